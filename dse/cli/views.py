@@ -1,0 +1,179 @@
+"""`dse status`, `dse list`, `dse show`, `dse explain` and `dse journal`: looking at results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dse.cli.options import Json, ResultsDir, Study
+
+if TYPE_CHECKING:
+    from dse.trials import Trial
+
+Number = Annotated[int, typer.Option("--trial", "-t", help="Number of the trial.")]
+
+
+def status(study: Study, results: ResultsDir = None, json: Json = False) -> None:
+    """How far STUDY is, and what keeps designs from being feasible."""
+    from dse.cli import front, tables
+    from dse.results import open_results
+
+    opened = open_results(study, results)
+    facts = opened.status()
+    if json:
+        tables.emit_json(facts)
+        return
+    shown = {
+        "question": facts["question"],
+        "state": facts["state"],
+        "trials": f"{facts['trials']} of {facts['trials_wanted']}",
+        "designs": f"{facts['designs']:,} of {facts['space_size']:.4g} in the space",
+        "feasible": f"{facts['feasible_trials']} trials",
+        "failed": f"{facts['failed_trials']} trials",
+        "front": f"{facts['front']} points",
+        "hypervolume": f"{facts['hypervolume']:.4f} (normalised)",
+        "time": f"{facts['seconds']:.1f} s, {facts['sampler_seconds']:.1f} s in the sampler",
+        "directory": facts["directory"],
+    }
+    if facts["unfinished_bytes"] and facts["state"] != "running":
+        shown["note"] = "the last line of the log is unfinished; the next run sets it aside"
+    tables.print_table([facts["name"], ""], list(shown.items()))
+    if facts["trials"]:
+        front.show_blocking(opened)
+
+
+def list_studies(results: ResultsDir = None, json: Json = False) -> None:
+    """Studies with results in the default places, or in --results."""
+    from dse import locate
+    from dse.cli import tables
+    from dse.errors import StoreError
+    from dse.results import Results
+
+    rows: list[dict[str, Any]] = []
+    for store in locate.stores(results):
+        try:
+            facts = Results(store).status()
+        except StoreError as error:
+            facts = {"name": store.directory.name, "state": "damaged", "problem": str(error)}
+        rows.append({**facts, "directory": str(store.directory)})
+    keys = ("name", "state", "trials", "trials_wanted", "front", "directory")
+    if json:
+        tables.emit_json([{key: row.get(key) for key in (*keys, "problem")} for row in rows])
+        return
+    tables.print_table(keys, [[row.get(key) for key in keys] for row in rows])
+
+
+def show(study: Study, trial: Number, results: ResultsDir = None, json: Json = False) -> None:
+    """One trial in full: the candidate, every metric, constraints, and why it is illegal if so."""
+    from dse.cli import tables
+    from dse.results import open_results
+
+    found = open_results(study, results).trial(trial)
+    facts = trial_json(found)
+    if json:
+        tables.emit_json(facts)
+        return
+    state = "feasible" if found.feasible else facts["reason"] or "infeasible"
+    title = f"trial {found.number}, generation {found.generation}: {state}"
+    knobs = [*facts["params"].items(), *((k, f"{v} (solved)") for k, v in facts["solved"].items())]
+    tables.print_table(["knob", "setting"], knobs, title=title)
+    for key in ("explanation", "repair"):
+        if facts[key]:
+            tables.console().print(f"{key}: {facts[key]}", markup=False)
+    metrics = [(name, tables.metric(name, value)) for name, value in facts["metrics"].items()]
+    tables.print_table(["metric", "value"], metrics)
+    limits = [(text, v, v <= 0) for text, v in facts["constraints"].items()]
+    tables.print_table(["constraint", "violation", "met"], limits)
+    if facts["mappings"]:
+        tables.console().print(
+            f"{len(facts['mappings'])} other mappings are kept; "
+            f"see them with --json, explain one with dse explain --mapping N",
+            markup=False,
+        )
+
+
+def trial_json(trial: Trial) -> dict[str, Any]:
+    """The documented object of `dse show --json`."""
+    item = trial.evaluated
+    score = item.score
+    mappings = [
+        {**mapping, "constraints": constraints}
+        for mapping, constraints in zip(score.mappings, item.mapping_constraints, strict=True)
+    ]
+    return {
+        "number": trial.number,
+        "generation": trial.generation,
+        "design": item.design,
+        "params": dict(item.params),
+        "solved": dict(score.solved),
+        "metrics": dict(score.metrics),
+        "constraints": dict(item.constraints),
+        "feasible": trial.feasible,
+        "legal": score.legal,
+        "failed": score.failed,
+        "reason": score.reason,
+        "explanation": score.explanation,
+        "repair": score.repair,
+        "violation": score.violation,
+        "cached": trial.cached,
+        "attempts": item.attempts,
+        "mappings": mappings,
+    }
+
+
+def explain(
+    study: Study,
+    trial: Number,
+    mapping: Annotated[
+        int | None, typer.Option(min=0, help="One of the trial's other kept mappings.")
+    ] = None,
+    results: ResultsDir = None,
+    json: Json = False,
+) -> None:
+    """Operator by operator: time, bytes, FLOPs, what binds each one, and its share of the step."""
+    from dse.cli import tables
+    from dse.results import open_results
+
+    rows = open_results(study, results).explain_rows(trial, mapping)
+    if json:
+        tables.emit_json(rows)
+        return
+    several = len({row.get("assignment", "") for row in rows}) > 1
+    keys = ["assignment"] if several else []
+    keys += ["phase", "name", "time_s", "share", "bytes", "flops", "bound_by"]
+    format_of: dict[str, Callable[[float], str]] = {
+        "time_s": tables.seconds,
+        "bytes": tables.amount,
+        "share": lambda share: f"{share:.1%}",
+    }
+    body = [
+        [format_of[k](row[k]) if k in format_of and k in row else row.get(k) for k in keys]
+        for row in rows
+    ]
+    tables.print_table(keys, body, title=f"trial {trial}")
+
+
+def journal(
+    study: Study,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Journal to write (default: NAME.journal here)."),
+    ] = None,
+    results: ResultsDir = None,
+    json: Json = False,
+) -> None:
+    """Export STUDY as an Optuna journal, for optuna-dashboard and optuna.load_study."""
+    from dse.cli import tables
+    from dse.journal import export
+    from dse.results import open_results
+
+    opened = open_results(study, results)
+    path = output or Path(f"{opened.meta['name']}.journal")
+    count = export(opened, path)
+    if json:
+        tables.emit_json({"path": str(path), "trials": count, "study": opened.meta["name"]})
+        return
+    print(f"wrote {count} trials to {path}; open it with: optuna-dashboard {path}")

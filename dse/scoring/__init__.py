@@ -1,0 +1,1 @@
+"""Scoring: knob indices in, metrics out, through one compiled function per model skeleton."""

@@ -1,0 +1,49 @@
+"""Time of fused softmax attention on one chip, for long query blocks (prefill) and single queries.
+
+Per group, scores are [rows, qk_width] @ [qk_width, length] and outputs [rows, length] @ [length,
+v_width]. Either the cache is latched and query rows stream (prefill), or, when few rows share a KV
+head, the queries are latched and the cache streams. The compiler may pick the cheaper form, so the
+model takes the minimum. The softmax runs on the VPU; with a 256-wide MXU it often binds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from hwmodel.matmul import deal, issue_cycles, pass_cycles
+from hwmodel.rates import MxuFormat, Rates
+from hwmodel.rows import Row
+from hwmodel.theta import Theta
+from hwmodel.whole import ceil_div
+
+Number = Any
+
+
+def attention_cycles(r: Rates, fmt: MxuFormat, op: Row) -> Number:
+    """Cycles of the busiest matrix unit for all groups of the operator row `op` (scores and values)."""
+    qk_tiles = ceil_div(op["qk_width"], r.mxu_rows)
+    v_tiles = ceil_div(op["v_width"], r.mxu_cols)
+
+    # Cache latched, queries stream: passes are dealt to all units of the chip.
+    passes = qk_tiles * ceil_div(op["length"], r.mxu_cols)
+    passes = passes + op["softmax"] * ceil_div(op["length"], r.mxu_rows) * v_tiles
+    cache_latched = deal(r, passes * op["groups"], pass_cycles(r, fmt, op["rows"]), op["rows"])
+
+    # Queries latched, cache streams: one stream splits along its length over all units.
+    tiles = qk_tiles + op["softmax"] * ceil_div(op["v_width"], r.mxu_rows)
+    stream = tiles * (issue_cycles(fmt, op["length"]) + fmt.latch_cycles)
+    stream = stream * ceil_div(op["rows"], r.mxu_cols) * op["groups"] / r.mxu_units
+    streaming = jnp.minimum(cache_latched, stream)
+    if isinstance(r.row_tile, int | float) and r.row_tile == 0:
+        return streaming
+    return jnp.where(r.row_tile > 0, cache_latched, streaming)
+
+
+def softmax_vpu_ops(theta: Theta, op: Row) -> Number:
+    """Vector work: scale, running max, exponential, sum and cast per score (one pass of adds for an
+    indexer); widening of a narrow cache."""
+    scores = op["groups"] * op["rows"] * op["length"]
+    per_score = theta["softmax_ops_per_score"] * op["softmax"] + (1 - op["softmax"])
+    return scores * per_score + op["groups"] * op["kv_elements_converted"] * theta["dequant_ops_per_weight"]

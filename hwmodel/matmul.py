@@ -1,0 +1,55 @@
+"""Time of a matmul on the matrix units: issue cadence, weight latches, packing and tile quantisation.
+
+One *pass* streams m rows through one latched [K, N] weight tile. Latches are double-buffered, so a
+pass costs max(issue, latch) cycles and only the first latch of an operator is exposed, with the
+array's fill latency (openxla/xla `xla/benchmarks/pallas_microbenchmarks/cost_model.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from hwmodel.rates import MxuFormat, Rates
+from hwmodel.whole import ceil_div, up
+
+Number = Any
+
+
+def mxu_cycles(r: Rates, fmt: MxuFormat, m: Number, k: Number, n: Number, groups: Number) -> Number:
+    """Cycles that the busiest matrix unit is occupied by `groups` products [m, k] @ [k, n].
+
+    passes = ceil(k / K) · ceil(n / N) · groups are dealt to all matrix units, at least one pass each.
+    A chip whose units take fixed row tiles (GPU) also tiles m and is quantised in whole waves. N:M
+    sparsity shortens the contraction, hence the passes. `m` and `groups` may be expected values.
+    """
+    passes = ceil_div(k, r.mxu_rows) * ceil_div(n, r.mxu_cols) * groups
+    return deal(r, passes, pass_cycles(r, fmt, m), m) * fmt.nm_speedup_inverse
+
+
+def deal(r: Rates, passes: Number, cycles: Number, m: Number) -> Number:
+    """Cycles of the busiest unit when `passes` of `cycles` each are dealt to all units."""
+    if isinstance(r.row_tile, int | float) and r.row_tile == 0:
+        return jnp.maximum(passes / r.mxu_units, 1.0) * cycles
+    waves = ceil_div(up(passes) * row_tiles(r, m), r.mxu_units)
+    return jnp.where(r.row_tile > 0, waves, jnp.maximum(passes / r.mxu_units, 1.0)) * cycles
+
+
+def row_tiles(r: Rates, m: Number) -> Number:
+    """Row tiles of `m` rows on a chip whose units take fixed tiles."""
+    return ceil_div(up(m), jnp.maximum(r.row_tile, 1.0))
+
+
+def pass_cycles(r: Rates, fmt: MxuFormat, m: Number) -> Number:
+    """Cycles of one pass: streaming its rows, or latching the next tile, whichever is longer."""
+    rows = m
+    if not (isinstance(r.row_tile, int | float) and r.row_tile == 0):
+        rows = jnp.where(r.row_tile > 0, r.row_tile, m)
+    return jnp.maximum(issue_cycles(fmt, rows), fmt.latch_cycles)
+
+
+def issue_cycles(fmt: MxuFormat, rows: Number) -> Number:
+    """Cycles to stream `rows` >= 1 in whole vmatmul issues (of an expected, fractional number of rows
+    a remainder below half a row is dropped)."""
+    return ceil_div(rows, fmt.rows_per_issue) * fmt.cycles_per_issue

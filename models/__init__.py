@@ -1,0 +1,1 @@
+"""What the network computes: architectures, their lowering, variants and deployments."""

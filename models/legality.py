@@ -1,0 +1,108 @@
+"""Which candidates can exist, as amounts: value / limit - 1, positive where a limit is exceeded.
+
+Reasons are data (`REASONS`), so that the study log counts them and the CLI explains them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from hwmodel.chip import Chip
+from hwmodel.collectives import Axis
+from hwmodel.rates import on_chip_bytes
+from hwmodel.theta import Theta
+from hwmodel.whole import divides
+from models.architecture import Architecture, Attention, LatentAttention, MoE
+from models.deployment import ORDERED_AXES, Deployment, Grid
+from models.variants import Variant
+from models.workload import Workload
+
+Number = Any
+
+REASONS: dict[str, str] = {
+    "hbm_overflow": "weights, KV cache and working buffers exceed the usable HBM of a chip",
+    "vmem_too_small": "VMEM cannot double-buffer one matrix-unit tile per core",
+    "attention_split": "attention_data must divide tensor x expert",
+    "query_heads_split": "the query heads do not divide over the attention tensor degree",
+    "kv_heads_split": "the KV heads neither divide nor replicate over the attention tensor degree",
+    "kv_heads_grouping": "the variant's KV heads do not divide its query heads",
+    "expert_degree": "the expert degree exceeds the number of experts (1 for a dense model)",
+    "pipeline_degree": "more pipeline stages than layers",
+    "batch_too_small": "fewer sequences than request groups: some chips would hold no request",
+    "torus_dimensions": "the torus has more dimensions than the chip's links are wired for",
+    "pod_size": "one slice has more chips than the largest ICI domain",
+    "mesh_tiling": "a mesh axis does not fit the torus sides in this order",
+    "mesh_order": "tensor and expert must be neighbours in the mesh order",
+    "layout_2d": "the 2-D layout needs tensor x expert to span two torus dimensions",
+    "cached_prefix": "the cached prefix is as long as the prompt",
+    "head_width": "the variant leaves a fraction of a head",
+}
+
+
+def violations(
+    chip: Chip,
+    released: Architecture,
+    arch: Architecture,
+    variant: Variant,
+    d: Deployment,
+    w: Workload,
+    theta: Theta,
+    axes: Mapping[str, Axis],
+    grid: Grid,
+    hbm_used_bytes: Number,
+) -> dict[str, Number]:
+    """Amount by which each limit is exceeded; keys are those of `REASONS`, each a scalar."""
+    ta = d.attention_tensor
+    out: dict[str, Number] = {
+        "hbm_overflow": hbm_used_bytes / (chip.hbm_bytes * theta["hbm_usable_fraction"]) - 1,
+        "vmem_too_small": _tile_bytes(chip) * chip.cores / on_chip_bytes(chip, theta) - 1,
+        "attention_split": _unless(divides(d.attention_data, d.model_parallel)),
+        "pipeline_degree": d.pipeline / arch.layers - 1,
+        "batch_too_small": d.data * d.pipeline * d.request_groups / d.batch - 1,
+        "torus_dimensions": _unless((d.torus_z <= 1) | (chip.ici_torus_ndims >= 3)),
+        "pod_size": d.torus_x * d.torus_y * d.torus_z / chip.ici_max_chips - 1,
+        "mesh_tiling": sum(axes[name].untiled for name in ORDERED_AXES),
+        "mesh_order": _unless(_neighbours(d)),
+        "layout_2d": _unless((d.layout_2d == 0) | grid.exists),
+        "cached_prefix": w.cached_prefix_tokens / (w.prompt_tokens - 1 + 1e-9) - 1,
+    }
+    query = kv = grouping = whole = jnp.asarray(True)
+    for m in arch.mixers:
+        if isinstance(m, Attention):
+            query &= divides(ta, m.q_heads)
+            kv &= divides(ta, m.kv_heads) | divides(m.kv_heads, ta)
+            grouping &= divides(m.kv_heads, m.q_heads)
+            whole &= (m.q_heads == jnp.floor(m.q_heads)) & (m.kv_heads == jnp.floor(m.kv_heads))
+        elif isinstance(m, LatentAttention):
+            query &= divides(ta, m.heads)
+    out["query_heads_split"] = _unless(query)
+    out["kv_heads_split"] = _unless(kv)
+    out["kv_heads_grouping"] = _unless(grouping)
+    out["head_width"] = _unless(whole)
+    experts = [f.experts for f in arch.feed_forwards if isinstance(f, MoE)]
+    out["expert_degree"] = d.expert / (experts[0] if experts else 1.0) - 1
+    return out
+
+
+def _unless(legal: Number) -> Number:
+    return jnp.where(legal, 0.0, 1.0)
+
+
+def _tile_bytes(chip: Chip) -> Number:
+    """Two weight tiles and two input and output row blocks of 16-bit and 32-bit words, per core."""
+    weights = 2 * chip.mxu_rows * chip.mxu_cols * 2
+    rows = 2 * chip.rows_per_vmatmul_bf16 * (chip.mxu_rows * 2 + chip.mxu_cols * 4)
+    return (weights + rows) * chip.mxus_per_core
+
+
+def _neighbours(d: Deployment) -> Number:
+    """Whether no other used axis lies between tensor and expert on the torus."""
+    low = jnp.minimum(d.tensor_rank, d.expert_rank)
+    high = jnp.maximum(d.tensor_rank, d.expert_rank)
+    between_context = (d.context_rank > low) & (d.context_rank < high) & (d.context > 1)
+    between_fsdp = (d.fsdp_rank > low) & (d.fsdp_rank < high) & (d.fsdp > 1)
+    both = (d.tensor > 1) & (d.expert > 1)
+    return jnp.logical_not(both & (between_context | between_fsdp))

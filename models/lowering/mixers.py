@@ -1,0 +1,436 @@
+"""Mixers to operators: softmax attention, latent attention, recurrent layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+
+from hwmodel.ops import Attention as AttentionOp
+from hwmodel.ops import Collective, Matmul, Numerics, Operator, Vector
+from hwmodel.theta import Theta
+from hwmodel.whole import ceil_div
+from models.architecture import Attention, LatentAttention, Mixer, Recurrent, kv_layer_count
+from models.deployment import Deployment
+from models.lowering.phase import Phase
+
+Number = Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What every block of one lowering needs."""
+
+    hidden: Number
+    deployment: Deployment
+    phase: Phase
+    numerics: Numerics
+    kv_bits: Number
+    theta: Theta
+    layer_share: Number
+    """Layers of the busiest pipeline stage over all layers."""
+
+
+def lower_mixer(s: Shared, mixer: Mixer, suffix: str) -> list[Operator]:
+    """Operators of all layers of `mixer` in one pipeline stage, on one chip."""
+    if isinstance(mixer, Attention):
+        return _softmax(s, mixer, suffix)
+    if isinstance(mixer, LatentAttention):
+        return _latent(s, mixer, suffix)
+    return _recurrent(s, mixer, suffix)
+
+
+def is_zero(value: Number) -> bool:
+    """True where a field is statically zero, so that its operators are left out."""
+    return isinstance(value, int | float) and value == 0
+
+
+def kv_heads_per_chip(a: Attention, d: Deployment) -> Number:
+    """KV heads held by one chip: at least one, replicated beyond the number of heads."""
+    return jnp.maximum(a.kv_heads / d.attention_tensor, 1.0)
+
+
+def cached_tokens(a: Attention | LatentAttention, tokens: Number) -> Number:
+    """Entries that `tokens` positions leave in the cache of one layer."""
+    if isinstance(a, LatentAttention):
+        return tokens
+    kept = tokens if is_zero(a.window) else jnp.where(
+        a.window > 0, jnp.minimum(tokens, a.window), tokens
+    )
+    if isinstance(a.compress_ratio, int | float) and a.compress_ratio == 1:
+        return kept
+    # Compressed layers keep every ratio-th entry of the whole context beside their window.
+    local = jnp.where(a.window > 0, kept, 0.0)
+    return jnp.where(a.compress_ratio > 1, tokens / a.compress_ratio + local, kept)
+
+
+def _norm_ops(s: Shared) -> Number:
+    return s.phase.projection_tokens * s.hidden * s.theta["norm_ops_per_element"]
+
+
+def _all_reduce(s: Shared, count: Number, suffix: str) -> Collective:
+    return Collective(
+        name=f"attention all-reduce{suffix}",
+        count=count,
+        kind="all_reduce",
+        axis="attention",
+        payload_bytes=s.phase.projection_tokens * s.hidden * 2,
+    )
+
+
+def _context_collectives(
+    s: Shared, count: Number, suffix: str, kv_bytes: Number, query_width: Number, v_width: Number
+) -> list[Operator]:
+    """Prefill gathers K and V over the context axis; decode gathers queries and sums outputs."""
+    if is_zero(s.deployment.context - 1) if isinstance(s.deployment.context, int | float) else False:
+        return []
+    if not s.phase.decode:
+        return [
+            Collective(
+                name=f"context KV all-gather{suffix}",
+                count=count,
+                kind="all_gather",
+                axis="context",
+                payload_bytes=kv_bytes,
+            )
+        ]
+    payload = s.phase.sequences * (query_width * 2 + v_width * 4)
+    return [
+        Collective(
+            name=f"context query gather and output sum{suffix}",
+            count=count,
+            kind="all_reduce",
+            axis="context",
+            payload_bytes=payload / 2,
+            hides="nothing",
+        )
+    ]
+
+
+def _indexer(
+    s: Shared, m: Attention | LatentAttention, count: Number, q_input: Number, suffix: str
+) -> list[Operator]:
+    """Sparse-attention indexer: index queries, then a score pass over the whole cache."""
+    if is_zero(m.index_heads):
+        return []
+    p, d = s.phase, s.deployment
+    length = ceil_div(p.attended_tokens(0), d.context if p.decode else 1.0)
+    return [
+        Matmul(
+            name=f"index queries{suffix}",
+            count=count,
+            m=p.projection_tokens,
+            k=q_input,
+            n=m.index_heads * m.index_head_dim,
+            numerics=s.numerics,
+        ),
+        AttentionOp(
+            name=f"index scores{suffix}",
+            count=count,
+            groups=p.sequences,
+            rows=ceil_div(m.index_heads, d.attention_tensor) * p.query_tokens,
+            length=length,
+            qk_width=m.index_head_dim,
+            v_width=1.0,
+            kv_bytes=length * m.index_head_dim * s.kv_bits / 8,
+            softmax=0.0,
+        ),
+    ]
+
+
+def _softmax(s: Shared, a: Attention, suffix: str) -> list[Operator]:
+    p, d = s.phase, s.deployment
+    count = a.layers * s.layer_share
+    heads = a.q_heads / d.attention_tensor
+    kv_heads = kv_heads_per_chip(a, d)
+    kv_share = kv_layer_count(a) / jnp.maximum(a.layers, 1e-9)
+    q_width = heads * (a.qk_head_dim + a.output_gate * a.v_head_dim)
+    kv_width = kv_heads * (a.qk_head_dim + (a.kv_projections - 1) * a.v_head_dim)
+    rotary = p.projection_tokens * (heads + kv_heads) * a.qk_head_dim
+    pre_ops = _norm_ops(s) + rotary * s.theta["rotary_ops_per_element"]
+    ops: list[Operator] = []
+    q_input = s.hidden
+    if is_zero(a.q_lora_rank):
+        ops.append(
+            Matmul(
+                name=f"qkv projection{suffix}",
+                count=count,
+                m=p.projection_tokens,
+                k=s.hidden,
+                n=q_width + kv_width * kv_share,
+                numerics=s.numerics,
+                vpu_ops=pre_ops,
+            )
+        )
+    else:
+        q_input = a.q_lora_rank
+        ops += [
+            Matmul(
+                name=f"q down and kv projection{suffix}",
+                count=count,
+                m=p.projection_tokens,
+                k=s.hidden,
+                n=a.q_lora_rank + kv_width * kv_share,
+                numerics=s.numerics,
+                vpu_ops=pre_ops,
+            ),
+            Matmul(
+                name=f"q up projection{suffix}",
+                count=count,
+                m=p.projection_tokens,
+                k=a.q_lora_rank,
+                n=q_width,
+                numerics=s.numerics,
+            ),
+        ]
+    ops += _indexer(s, a, count, q_input, suffix)
+
+    attended = cached_tokens(a, p.attended_tokens(0)) if not is_zero(
+        _compressed(a)
+    ) else p.attended_tokens(a.window)
+    if not is_zero(a.select_tokens):
+        attended = jnp.where(a.select_tokens > 0, jnp.minimum(attended, a.select_tokens), attended)
+    length = ceil_div(attended, d.context) if p.decode else attended
+    width = a.qk_head_dim + (a.kv_projections - 1) * a.v_head_dim
+    ops.append(
+        AttentionOp(
+            name=f"attention{suffix}",
+            count=count,
+            groups=kv_heads * p.sequences,
+            rows=heads / kv_heads * p.query_tokens,
+            length=length,
+            qk_width=a.qk_head_dim,
+            v_width=a.v_head_dim,
+            kv_bytes=length * width * s.kv_bits / 8,
+            kv_elements_converted=jnp.where(s.kv_bits < 16, length * width, 0.0),
+        )
+    )
+    out_width = heads * a.v_head_dim
+    residual = p.projection_tokens * s.hidden * s.theta["residual_ops_per_element"]
+    if is_zero(a.o_lora_rank):
+        ops.append(
+            Matmul(
+                name=f"output projection{suffix}",
+                count=count,
+                m=p.projection_tokens,
+                k=out_width,
+                n=s.hidden,
+                numerics=s.numerics,
+                vpu_ops=residual,
+            )
+        )
+    else:
+        groups = jnp.maximum(a.o_groups / d.attention_tensor, 1.0)
+        ops += [
+            Matmul(
+                name=f"output down projection{suffix}",
+                count=count,
+                m=p.projection_tokens,
+                k=out_width / groups,
+                n=a.o_lora_rank,
+                groups=groups,
+                numerics=s.numerics,
+            ),
+            Matmul(
+                name=f"output up projection{suffix}",
+                count=count,
+                m=p.projection_tokens,
+                k=groups * a.o_lora_rank,
+                n=s.hidden,
+                numerics=s.numerics,
+                vpu_ops=residual,
+            ),
+        ]
+    ops.append(_all_reduce(s, count, suffix))
+    kv_gathered = kv_heads * length * width * s.kv_bits / 8
+    ops += _context_collectives(
+        s, count, suffix, kv_gathered, heads * a.qk_head_dim, heads * a.v_head_dim
+    )
+    return ops
+
+
+def _compressed(a: Attention) -> Number:
+    return a.compress_ratio - 1
+
+
+def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
+    """MLA: prefill expands keys and values per head, decode absorbs the up-projections (DeepSeek-V2)."""
+    p, d = s.phase, s.deployment
+    count = a.layers * s.layer_share
+    heads = a.heads / d.attention_tensor
+    qk = a.qk_nope_head_dim + a.qk_rope_head_dim
+    latent = a.kv_lora_rank + a.qk_rope_head_dim
+    tokens = p.projection_tokens
+    rotary = tokens * (heads + 1) * a.qk_rope_head_dim * s.theta["rotary_ops_per_element"]
+    q_input = s.hidden if is_zero(a.q_lora_rank) else a.q_lora_rank
+    down = Matmul(
+        name=f"q and kv down projection{suffix}",
+        count=count,
+        m=tokens,
+        k=s.hidden,
+        n=a.q_lora_rank + latent,
+        numerics=s.numerics,
+        vpu_ops=_norm_ops(s),
+    )
+    up = Matmul(
+        name=f"q up projection{suffix}",
+        count=count,
+        m=tokens,
+        k=q_input,
+        n=heads * qk,
+        numerics=s.numerics,
+        vpu_ops=rotary,
+    )
+    ops: list[Operator] = [down, up, *_indexer(s, a, count, q_input, suffix)]
+    attended = p.attended_tokens(0)
+    chosen = attended
+    if not is_zero(a.select_tokens):
+        chosen = jnp.minimum(attended, a.select_tokens)
+    length = ceil_div(chosen, d.context) if p.decode else chosen
+    latent_bytes = length * latent * s.kv_bits / 8
+    converted = jnp.where(s.kv_bits < 16, length * latent, 0.0)
+    if p.decode:
+        ops += [
+            Matmul(
+                name=f"absorb query{suffix}",
+                count=count,
+                m=p.sequences,
+                k=a.qk_nope_head_dim,
+                n=a.kv_lora_rank,
+                groups=heads,
+                numerics=s.numerics,
+            ),
+            AttentionOp(
+                name=f"latent attention{suffix}",
+                count=count,
+                groups=p.sequences,
+                rows=heads,
+                length=length,
+                qk_width=latent,
+                v_width=a.kv_lora_rank,
+                kv_bytes=latent_bytes,
+                kv_elements_converted=converted,
+            ),
+            Matmul(
+                name=f"expand values{suffix}",
+                count=count,
+                m=p.sequences,
+                k=a.kv_lora_rank,
+                n=a.v_head_dim,
+                groups=heads,
+                numerics=s.numerics,
+            ),
+        ]
+    else:
+        ops += [
+            Matmul(
+                name=f"kv up projection{suffix}",
+                count=count,
+                m=length,
+                k=a.kv_lora_rank,
+                n=heads * (a.qk_nope_head_dim + a.v_head_dim),
+                numerics=s.numerics,
+                vpu_ops=converted * s.theta["dequant_ops_per_weight"],
+            ),
+            AttentionOp(
+                name=f"latent attention{suffix}",
+                count=count,
+                groups=heads,
+                rows=p.query_tokens,
+                length=length,
+                qk_width=qk,
+                v_width=a.v_head_dim,
+                kv_bytes=length * (qk + a.v_head_dim) * 2,
+            ),
+        ]
+    ops += [
+        Matmul(
+            name=f"output projection{suffix}",
+            count=count,
+            m=tokens,
+            k=heads * a.v_head_dim,
+            n=s.hidden,
+            numerics=s.numerics,
+            vpu_ops=tokens * s.hidden * s.theta["residual_ops_per_element"],
+        ),
+        _all_reduce(s, count, suffix),
+    ]
+    ops += _context_collectives(
+        s, count, suffix, latent_bytes, heads * latent, heads * a.kv_lora_rank
+    )
+    return ops
+
+
+def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
+    """Constant-state layers: chunked parallel form in prefill, one state update per token in decode.
+
+    Chunked form (Mamba-2, gated linear attention): within a chunk an attention-like product over at
+    most `chunk` tokens, between chunks two products with the [key_dim, value_dim] state.
+    """
+    p, d = s.phase, s.deployment
+    count = r.layers * s.layer_share
+    tokens = p.projection_tokens
+    heads = ceil_div(r.heads, d.attention_tensor)
+    conv = tokens * ceil_div(r.conv_channels, d.attention_tensor) * r.conv_kernel * 2
+    ops: list[Operator] = [
+        Matmul(
+            name=f"recurrent input projection{suffix}",
+            count=count,
+            m=tokens,
+            k=s.hidden,
+            n=ceil_div(r.in_width, d.attention_tensor),
+            numerics=s.numerics,
+            vpu_ops=_norm_ops(s) + conv,
+        )
+    ]
+    state = heads * r.key_dim * r.value_dim
+    state_bytes = state * r.state_bits / 8
+    if p.decode:
+        ops.append(
+            Vector(
+                name=f"state update{suffix}",
+                count=count,
+                vpu_ops=tokens * state * s.theta["state_ops_per_element"],
+                hbm_bytes=2 * tokens * state_bytes,
+            )
+        )
+    else:
+        rows = jnp.minimum(r.chunk, tokens)
+        chunks = ceil_div(tokens, r.chunk)
+        ops += [
+            AttentionOp(
+                name=f"within-chunk recurrence{suffix}",
+                count=count,
+                groups=heads * chunks,
+                rows=rows,
+                length=rows,
+                qk_width=r.key_dim,
+                v_width=r.value_dim,
+                kv_bytes=0.0,
+            ),
+            Matmul(
+                name=f"between-chunk recurrence{suffix}",
+                count=2 * count,
+                m=rows,
+                k=r.key_dim,
+                n=r.value_dim,
+                groups=heads * chunks,
+                weight_reads=0.0,
+                vpu_ops=chunks * state * s.theta["state_ops_per_element"] / 2,
+            ),
+            Vector(name=f"state write{suffix}", count=count, vpu_ops=state, hbm_bytes=2 * state_bytes),
+        ]
+    ops += [
+        Matmul(
+            name=f"recurrent output projection{suffix}",
+            count=count,
+            m=tokens,
+            k=ceil_div(r.out_width, d.attention_tensor),
+            n=s.hidden,
+            numerics=s.numerics,
+            vpu_ops=tokens * s.hidden * s.theta["residual_ops_per_element"],
+        ),
+        _all_reduce(s, count, suffix),
+    ]
+    return ops

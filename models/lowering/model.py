@@ -1,0 +1,212 @@
+"""A whole model to the operator table of one chip, and what it keeps resident in HBM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+
+from hwmodel.ops import DENSE_BF16, Collective, Matmul, Numerics, Operator, Vector
+from hwmodel.rates import stored_bytes_per_weight
+from hwmodel.rows import hold
+from hwmodel.theta import Theta
+from hwmodel.whole import ceil_div
+from models.architecture import Architecture, Attention, LatentAttention, Recurrent, kv_layer_count
+from models.deployment import Deployment
+from models.lowering.feed_forward import lower_feed_forward
+from models.lowering.mixers import Shared, cached_tokens, is_zero, kv_heads_per_chip, lower_mixer
+from models.lowering.phase import Phase
+from models.variants import Variant
+from models.workload import Workload
+
+Number = Any
+
+
+HEAD = "output head"
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The operators of one step of one pipeline stage, as one chip executes them."""
+
+    phase: Phase
+    operators: tuple[Operator, ...]
+    stage_weight_bytes: Number  # all matmul weights of the stage on one chip, before FSDP sharding
+
+
+def numerics_of(variant: Variant) -> Numerics:
+    """The matmul formats that a variant's precision and sparsity fields describe."""
+    return Numerics(
+        weight_bits=variant.weight_bits,
+        activation_bits=variant.activation_bits,
+        compute_format=variant.compute_format,
+        nm_n=variant.nm_n,
+        nm_m=variant.nm_m,
+    )
+
+
+def stage_layer_share(arch: Architecture, d: Deployment) -> Number:
+    """Layers of the busiest pipeline stage over all layers (uneven stages allowed)."""
+    return ceil_div(arch.layers, d.pipeline) / arch.layers
+
+
+def lower(
+    arch: Architecture,
+    variant: Variant,
+    d: Deployment,
+    w: Workload,
+    phase: Phase,
+    theta: Theta,
+    side: Number = 1.0,
+    stage_weight_bytes: Number | None = None,
+) -> Lowered:
+    """Lower one phase. `arch` already carries the variant's architecture transforms.
+
+    `side` is the hidden-dimension side of the 2-D layout, 1 for the 1-D layout. Prefill holds every
+    weight once, so decode, which absorbs MLA's up-projections, takes its `stage_weight_bytes`.
+    """
+    s = Shared(
+        hidden=arch.hidden,
+        deployment=d,
+        phase=phase,
+        numerics=numerics_of(variant),
+        kv_bits=variant.kv_bits,
+        theta=theta,
+        layer_share=stage_layer_share(arch, d),
+    )
+    ops: list[Operator] = [_embedding(s)]
+    for i, mixer in enumerate(arch.mixers):
+        ops += lower_mixer(s, mixer, _suffix(i, len(arch.mixers)))
+    for i, block in enumerate(arch.feed_forwards):
+        ops += lower_feed_forward(
+            s, block, w.expert_imbalance, side, _suffix(i, len(arch.feed_forwards))
+        )
+    ops.append(_head(s, arch))
+    ops += _pipeline(s)
+    if stage_weight_bytes is None:
+        stage_weight_bytes, _ = hold((resident_weight_bytes(ops), s.layer_share))
+    ops += _weight_gather(s, stage_weight_bytes)
+    return Lowered(phase=phase, operators=tuple(ops), stage_weight_bytes=stage_weight_bytes)
+
+
+def _suffix(index: int, count: int) -> str:
+    return "" if count == 1 else f" [{index}]"
+
+
+def _embedding(s: Shared) -> Vector:
+    elements = s.phase.projection_tokens * s.hidden
+    return Vector(name="embedding lookup", count=1.0, vpu_ops=elements, hbm_bytes=elements * 2)
+
+
+def _head(s: Shared, arch: Architecture) -> Matmul:
+    """Output head of the last stage (kept in 16 bits), counted in the stage that bounds the step."""
+    columns = ceil_div(arch.vocab, s.deployment.model_parallel)
+    return Matmul(
+        name=HEAD,
+        count=jnp.minimum(s.phase.logit_tokens, 1.0),
+        m=jnp.maximum(s.phase.logit_tokens, 1.0),
+        k=arch.hidden,
+        n=columns,
+        numerics=DENSE_BF16,
+        vpu_ops=s.phase.logit_tokens * columns * s.theta["sampling_ops_per_logit"],
+    )
+
+
+def _pipeline(s: Shared) -> list[Operator]:
+    if is_zero(s.deployment.pipeline - 1):
+        return []
+    return [
+        Collective(
+            name="pipeline send",
+            count=1.0,
+            kind="permute",
+            axis="pipeline",
+            payload_bytes=s.phase.projection_tokens * s.hidden * 2,
+            hides="nothing",
+        )
+    ]
+
+
+def _weight_gather(s: Shared, gathered: Number) -> list[Operator]:
+    """FSDP: gather every weight of the stage once per step, prefetched layer by layer."""
+    if is_zero(s.deployment.fsdp - 1):
+        return []
+    active = jnp.where(s.deployment.fsdp > 1, 1.0, 0.0)
+    return [
+        Collective(
+            name="weight all-gather (FSDP)",
+            count=1.0,
+            kind="all_gather",
+            axis="fsdp",
+            payload_bytes=gathered,
+            hides="prefetch",
+        ),
+        Vector(
+            name="gathered weights write (FSDP)",
+            count=active,
+            vpu_ops=0.0,
+            hbm_bytes=gathered,
+        ),
+    ]
+
+
+def resident_weight_bytes(ops: Sequence[Operator]) -> Number:
+    """Bytes of all matmul weights of the stage, before FSDP sharding."""
+    total: Number = 0.0
+    elements: dict[int, Number] = {}
+    numerics: dict[int, Numerics] = {}
+    for op in ops:
+        if isinstance(op, Matmul) and op.weight_reads > 0:
+            groups = op.groups if is_negative(op.resident_groups) else op.resident_groups
+            count = 1.0 if op.name == HEAD else op.count
+            key = id(op.numerics)
+            numerics[key] = op.numerics
+            elements[key] = elements.get(key, 0.0) + count * op.k * op.n * groups
+    for key, value in elements.items():
+        total = total + value * stored_bytes_per_weight(numerics[key])
+    return total
+
+
+def is_negative(value: Number) -> bool:
+    """True for the static marker -1."""
+    return isinstance(value, int | float) and value < 0
+
+
+def weight_bytes_per_chip(arch: Architecture, d: Deployment, prefill: Lowered) -> Number:
+    """Weight bytes in one chip's HBM: its shards of all matmuls, embeddings and norms (16 bit).
+    """
+    split = d.model_parallel
+    embedding = arch.vocab * arch.hidden * (1 - arch.tied_embeddings)
+    looked_up = (embedding + arch.embedding_extra_parameters) * 2 / split
+    other = (arch.norm_parameters + arch.other_parameters) * 2
+    return (prefill.stage_weight_bytes + looked_up + other) / d.fsdp
+
+
+def kv_bytes_per_sequence_per_chip(
+    arch: Architecture, variant: Variant, d: Deployment, w: Workload
+) -> Number:
+    """KV cache and recurrent state that one full-length sequence holds on one chip of its group."""
+    tokens = w.prompt_tokens + w.output_tokens
+    total: Number = 0.0
+    for m in arch.mixers:
+        if isinstance(m, Attention):
+            width = kv_heads_per_chip(m, d) * (
+                m.qk_head_dim + (m.kv_projections - 1) * m.v_head_dim
+            ) + jnp.where(m.index_heads > 0, m.index_head_dim, 0.0)
+            entries = kv_layer_count(m) * cached_tokens(m, tokens)
+            total = total + entries * width * variant.kv_bits / 8 / d.context
+        elif isinstance(m, LatentAttention):
+            width = m.kv_lora_rank + m.qk_rope_head_dim
+            width = width + jnp.where(m.index_heads > 0, m.index_head_dim, 0.0)
+            total = total + m.layers * tokens * width * variant.kv_bits / 8 / d.context
+        elif isinstance(m, Recurrent):
+            heads = ceil_div(m.heads, d.attention_tensor)
+            total = total + m.layers * heads * m.key_dim * m.value_dim * m.state_bits / 8
+    return total * stage_layer_share(arch, d)
+
+
+def activation_bytes_per_chip(arch: Architecture, phase: Phase, theta: Theta) -> Number:
+    """Working buffers of one step: a few copies of the residual stream and the widest block input."""
+    return phase.ffn_tokens * arch.hidden * 2 * theta["activation_buffers"]
