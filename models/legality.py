@@ -17,18 +17,18 @@ from hwmodel.theta import Theta
 from hwmodel.whole import divides
 from models.architecture import Architecture, Attention, LatentAttention, MoE
 from models.deployment import ORDERED_AXES, Deployment, Grid
-from models.variants import Variant
+from models.variants import Variant, conditions
+from models.variants.reasons import REASONS as VARIANT_REASONS
 from models.workload import Workload
 
 Number = Any
 
-REASONS: dict[str, str] = {
+DEPLOYMENT_REASONS: dict[str, str] = {
     "hbm_overflow": "weights, KV cache and working buffers exceed the usable HBM of a chip",
     "vmem_too_small": "VMEM cannot double-buffer one matrix-unit tile per core",
     "attention_split": "attention_data must divide tensor x expert",
     "query_heads_split": "the query heads do not divide over the attention tensor degree",
     "kv_heads_split": "the KV heads neither divide nor replicate over the attention tensor degree",
-    "kv_heads_grouping": "the variant's KV heads do not divide its query heads",
     "expert_degree": "the expert degree exceeds the number of experts (1 for a dense model)",
     "pipeline_degree": "more pipeline stages than layers",
     "batch_too_small": "fewer sequences than request groups: some chips would hold no request",
@@ -38,8 +38,10 @@ REASONS: dict[str, str] = {
     "mesh_order": "tensor and expert must be neighbours in the mesh order",
     "layout_2d": "the 2-D layout needs tensor x expert to span two torus dimensions",
     "cached_prefix": "the cached prefix is as long as the prompt",
-    "head_width": "the variant leaves a fraction of a head",
 }
+
+REASONS: dict[str, str] = DEPLOYMENT_REASONS | VARIANT_REASONS
+"""Code of a violation -> what is wrong. Codes are stable: they are counted in study logs."""
 
 
 def violations(
@@ -54,7 +56,10 @@ def violations(
     grid: Grid,
     hbm_used_bytes: Number,
 ) -> dict[str, Number]:
-    """Amount by which each limit is exceeded; keys are those of `REASONS`, each a scalar."""
+    """Amount by which each limit is exceeded; keys are among those of `REASONS`, each a scalar.
+
+    `released` is the model before the variant's transforms, `arch` after them.
+    """
     ta = d.attention_tensor
     out: dict[str, Number] = {
         "hbm_overflow": hbm_used_bytes / (chip.hbm_bytes * theta["hbm_usable_fraction"]) - 1,
@@ -69,21 +74,24 @@ def violations(
         "layout_2d": _unless((d.layout_2d == 0) | grid.exists),
         "cached_prefix": w.cached_prefix_tokens / (w.prompt_tokens - 1 + 1e-9) - 1,
     }
-    query = kv = grouping = whole = jnp.asarray(True)
+    query = kv = jnp.asarray(True)
     for m in arch.mixers:
         if isinstance(m, Attention):
             query &= divides(ta, m.q_heads)
             kv &= divides(ta, m.kv_heads) | divides(m.kv_heads, ta)
-            grouping &= divides(m.kv_heads, m.q_heads)
-            whole &= (m.q_heads == jnp.floor(m.q_heads)) & (m.kv_heads == jnp.floor(m.kv_heads))
         elif isinstance(m, LatentAttention):
             query &= divides(ta, m.heads)
     out["query_heads_split"] = _unless(query)
     out["kv_heads_split"] = _unless(kv)
-    out["kv_heads_grouping"] = _unless(grouping)
-    out["head_width"] = _unless(whole)
     experts = [f.experts for f in arch.feed_forwards if isinstance(f, MoE)]
     out["expert_degree"] = d.expert / (experts[0] if experts else 1.0) - 1
+    for condition in conditions(released, variant):
+        violated = condition.violated
+        if isinstance(violated, bool):  # decided for the whole study: nothing to trace
+            violated = 1.0 if violated else 0.0
+            if violated == 0:
+                continue
+        out[condition.code] = jnp.maximum(out.get(condition.code, 0.0), jnp.asarray(violated, float))
     return out
 
 

@@ -135,7 +135,7 @@ def _split_architecture(arch: Architecture) -> tuple[tuple[Any, ...], dict[str, 
                     (f.name, tuple(split(v, f"{prefix}{f.name}.{i}.") for i, v in enumerate(value)))
                 )
             elif isinstance(value, str):
-                continue
+                continue  # names never enter a compilation
             elif float(value) in (-1.0, 0.0) or value == f.default:
                 static.append((f.name, float(value)))
             else:
@@ -161,7 +161,7 @@ def _join_architecture(shape: tuple[Any, ...], numbers: Mapping[str, Any]) -> Ar
             elif prefix + f.name in numbers:
                 values[f.name] = numbers[prefix + f.name]
             else:
-                values[f.name] = ""  # names never enter a compilation
+                values[f.name] = ""
         return cls(**values)
 
     joined: Architecture = join(shape, "")
@@ -197,12 +197,12 @@ def _compiled(skeleton: Skeleton) -> Any:
     def single(knob_values: Any, arguments: Mapping[str, Any]) -> Any:
         point = _point(skeleton, knob_values, arguments)
         metrics = jnp.stack([jnp.asarray(point.metrics[m], jnp.float64) for m in METRICS])
-        amounts = [jnp.asarray(point.violations[c], jnp.float64) for c in REASON_CODES]
-        worst, reason = amounts[0], jnp.zeros((), jnp.int32)
-        for code in range(1, len(amounts)):
-            beats = amounts[code] > worst
-            worst = jnp.where(beats, amounts[code], worst)
-            reason = jnp.where(beats, code, reason)
+        worst: Any = -jnp.inf
+        reason: Any = jnp.zeros((), jnp.int32)
+        for code, amount in point.violations.items():
+            beats = amount > worst
+            worst = jnp.where(beats, amount, worst)
+            reason = jnp.where(beats, REASON_CODES.index(code), reason)
         return metrics, worst, reason
 
     def batch(rows: Any, arguments: Mapping[str, Any]) -> Any:

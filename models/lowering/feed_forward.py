@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from hwmodel.ops import DENSE_BF16, Collective, Matmul, Operator
 from hwmodel.whole import ceil_div
 from models.architecture import DenseFFN, FeedForward, MoE
-from models.lowering.mixers import Shared, is_zero
+from models.lowering.mixers import Shared, is_zero, residual_ops
 
 Number = Any
 
@@ -63,7 +63,7 @@ def _two_matmuls(
             k=columns,
             n=hidden,
             numerics=s.numerics,
-            vpu_ops=tokens * hidden * s.theta["residual_ops_per_element"],
+            vpu_ops=residual_ops(s, tokens, hidden),
         ),
     ]
 

@@ -28,8 +28,9 @@ class Shared:
     numerics: Numerics
     kv_bits: Number
     theta: Theta
-    layer_share: Number
-    """Layers of the busiest pipeline stage over all layers."""
+    layer_share: Number  # layers of the busiest pipeline stage over all layers
+    parallel_block: Number  # 1: mixer and feed-forward share one all-reduce
+    residual_streams: Number
 
 
 def lower_mixer(s: Shared, mixer: Mixer, suffix: str) -> list[Operator]:
@@ -69,10 +70,20 @@ def _norm_ops(s: Shared) -> Number:
     return s.phase.projection_tokens * s.hidden * s.theta["norm_ops_per_element"]
 
 
+def residual_ops(s: Shared, tokens: Number, width: Number) -> Number:
+    """Vector work of adding a block's output to every residual stream."""
+    return tokens * width * (s.residual_streams * s.theta["residual_ops_per_element"])
+
+
+def cached_width(a: Attention) -> Number:
+    """Cached elements per token and KV head."""
+    return a.qk_head_dim + (a.kv_cached - 1) * a.v_head_dim
+
+
 def _all_reduce(s: Shared, count: Number, suffix: str) -> Collective:
     return Collective(
         name=f"attention all-reduce{suffix}",
-        count=count,
+        count=count * (1 - s.parallel_block),
         kind="all_reduce",
         axis="attention",
         payload_bytes=s.phase.projection_tokens * s.hidden * 2,
@@ -192,7 +203,7 @@ def _softmax(s: Shared, a: Attention, suffix: str) -> list[Operator]:
     if not is_zero(a.select_tokens):
         attended = jnp.where(a.select_tokens > 0, jnp.minimum(attended, a.select_tokens), attended)
     length = ceil_div(attended, d.context) if p.decode else attended
-    width = a.qk_head_dim + (a.kv_projections - 1) * a.v_head_dim
+    width = cached_width(a)
     ops.append(
         AttentionOp(
             name=f"attention{suffix}",
@@ -207,7 +218,7 @@ def _softmax(s: Shared, a: Attention, suffix: str) -> list[Operator]:
         )
     )
     out_width = heads * a.v_head_dim
-    residual = p.projection_tokens * s.hidden * s.theta["residual_ops_per_element"]
+    residual = residual_ops(s, p.projection_tokens, s.hidden)
     if is_zero(a.o_lora_rank):
         ops.append(
             Matmul(
@@ -352,7 +363,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
             k=heads * a.v_head_dim,
             n=s.hidden,
             numerics=s.numerics,
-            vpu_ops=tokens * s.hidden * s.theta["residual_ops_per_element"],
+            vpu_ops=residual_ops(s, tokens, s.hidden),
         ),
         _all_reduce(s, count, suffix),
     ]
@@ -429,7 +440,7 @@ def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
             k=ceil_div(r.out_width, d.attention_tensor),
             n=s.hidden,
             numerics=s.numerics,
-            vpu_ops=tokens * s.hidden * s.theta["residual_ops_per_element"],
+            vpu_ops=residual_ops(s, tokens, s.hidden),
         ),
         _all_reduce(s, count, suffix),
     ]

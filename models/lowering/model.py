@@ -16,7 +16,14 @@ from hwmodel.whole import ceil_div
 from models.architecture import Architecture, Attention, LatentAttention, Recurrent, kv_layer_count
 from models.deployment import Deployment
 from models.lowering.feed_forward import lower_feed_forward
-from models.lowering.mixers import Shared, cached_tokens, is_zero, kv_heads_per_chip, lower_mixer
+from models.lowering.mixers import (
+    Shared,
+    cached_tokens,
+    cached_width,
+    is_zero,
+    kv_heads_per_chip,
+    lower_mixer,
+)
 from models.lowering.phase import Phase
 from models.variants import Variant
 from models.workload import Workload
@@ -75,8 +82,10 @@ def lower(
         kv_bits=variant.kv_bits,
         theta=theta,
         layer_share=stage_layer_share(arch, d),
+        parallel_block=arch.parallel_block,
+        residual_streams=arch.residual_streams,
     )
-    ops: list[Operator] = [_embedding(s)]
+    ops: list[Operator] = [_embedding(s), *_small_weights(s, arch)]
     for i, mixer in enumerate(arch.mixers):
         ops += lower_mixer(s, mixer, _suffix(i, len(arch.mixers)))
     for i, block in enumerate(arch.feed_forwards):
@@ -98,6 +107,30 @@ def _suffix(index: int, count: int) -> str:
 def _embedding(s: Shared) -> Vector:
     elements = s.phase.projection_tokens * s.hidden
     return Vector(name="embedding lookup", count=1.0, vpu_ops=elements, hbm_bytes=elements * 2)
+
+
+def small_parameters(arch: Architecture) -> Number:
+    """Norms, biases and other weights that no matmul operator carries."""
+    blocks = (*arch.mixers, *arch.feed_forwards)
+    return (
+        arch.norm_parameters
+        + arch.other_parameters
+        + sum(block.layers * block.extra_parameters for block in blocks)
+    )
+
+
+def _small_weights(s: Shared, arch: Architecture) -> list[Operator]:
+    small = small_parameters(arch)
+    if is_zero(small):
+        return []
+    return [
+        Vector(
+            name="norms and small weights",
+            count=1.0,
+            vpu_ops=0.0,
+            hbm_bytes=small * 2 * s.layer_share,
+        )
+    ]
 
 
 def _head(s: Shared, arch: Architecture) -> Matmul:
@@ -175,13 +208,11 @@ def is_negative(value: Number) -> bool:
 
 
 def weight_bytes_per_chip(arch: Architecture, d: Deployment, prefill: Lowered) -> Number:
-    """Weight bytes in one chip's HBM: its shards of all matmuls, embeddings and norms (16 bit).
-    """
-    split = d.model_parallel
+    """Weight bytes in one chip's HBM: its shards of all matmuls, embeddings, norms (16 bit)."""
     embedding = arch.vocab * arch.hidden * (1 - arch.tied_embeddings)
-    looked_up = (embedding + arch.embedding_extra_parameters) * 2 / split
-    other = (arch.norm_parameters + arch.other_parameters) * 2
-    return (prefill.stage_weight_bytes + looked_up + other) / d.fsdp
+    looked_up = (embedding + arch.embedding_extra_parameters) * 2 / d.model_parallel
+    small = small_parameters(arch) * 2 * stage_layer_share(arch, d)
+    return (prefill.stage_weight_bytes + looked_up + small) / d.fsdp
 
 
 def kv_bytes_per_sequence_per_chip(
@@ -192,18 +223,21 @@ def kv_bytes_per_sequence_per_chip(
     total: Number = 0.0
     for m in arch.mixers:
         if isinstance(m, Attention):
-            width = kv_heads_per_chip(m, d) * (
-                m.qk_head_dim + (m.kv_projections - 1) * m.v_head_dim
-            ) + jnp.where(m.index_heads > 0, m.index_head_dim, 0.0)
+            width = kv_heads_per_chip(m, d) * cached_width(m)
+            if not is_zero(m.index_heads):
+                width = width + m.index_head_dim
             entries = kv_layer_count(m) * cached_tokens(m, tokens)
             total = total + entries * width * variant.kv_bits / 8 / d.context
         elif isinstance(m, LatentAttention):
             width = m.kv_lora_rank + m.qk_rope_head_dim
-            width = width + jnp.where(m.index_heads > 0, m.index_head_dim, 0.0)
+            if not is_zero(m.index_heads):
+                width = width + m.index_head_dim
             total = total + m.layers * tokens * width * variant.kv_bits / 8 / d.context
         elif isinstance(m, Recurrent):
             heads = ceil_div(m.heads, d.attention_tensor)
-            total = total + m.layers * heads * m.key_dim * m.value_dim * m.state_bits / 8
+            state = heads * m.key_dim * m.value_dim * m.state_bits
+            tail = jnp.maximum(m.conv_kernel - 1, 0) * m.conv_channels * m.conv_state_bits
+            total = total + m.layers * (state + tail / d.attention_tensor) / 8
     return total * stage_layer_share(arch, d)
 
 

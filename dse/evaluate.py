@@ -1,0 +1,333 @@
+"""The only entry that scores a candidate: knob-index rows of a study in, scores out."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.metrics import metrics
+from dse.scoring import portfolio
+from dse.scoring.assignment import Assignment, build, reference_row
+from dse.scoring.batch import REASON_CODES
+from dse.scoring.cache import enable_compilation_cache
+from dse.scoring.explain import operator_rows
+from dse.scoring.repair import nearest_legal
+from dse.scoring.solve import Solved, solve
+from dse.score import Score
+from dse.spec import SolveSpec, StudySpec
+from models.legality import REASONS
+from models.performance import METRICS
+from search_spaces.space import Space
+
+Indices = NDArray[np.int32]
+
+ROWS_PER_CALL = 40_960
+"""Mappings evaluated per call of `Scorer.score`, about: a tenth of a second of work."""
+
+REGRET_DESIGNS = 512
+"""Designs of the seeded sweep that sets each assignment's own best for `worst_regret`."""
+
+_REPAIR_MAPPINGS = 8
+
+
+class Scorer:
+    """Scores candidates of one study at the analytical rung (see `dse.score.Scorer`)."""
+
+    def __init__(self, study: StudySpec) -> None:
+        enable_compilation_cache()
+        self._study = study
+        self._assignments = [build(study, spec) for spec in study.assignments]
+        self._space = study.space()
+        self._own_best: dict[str, list[float]] = {}
+        mappings = max(len(a.grid) for a in self._assignments)
+        self.chunk = max(1, min(ROWS_PER_CALL // mappings, study.search.population // 2, 512))
+        self.version = model_version()
+        if study.is_portfolio:
+            self._own_best = self._sweep_own_best()
+
+    def score(self, indices: Indices) -> list[Score]:
+        """Scores of int32[n, knobs] rows, in order."""
+        rows = np.asarray(indices, np.int32)
+        parts = [self._score_assignment(a, rows) for a in self._assignments]
+        return [self._combined([part[i] for part in parts]) for i in range(len(rows))]
+
+    def reference_scores(self) -> list[tuple[str, Score]]:
+        """The base chip as it is, serving the released models at their best mapping."""
+        row = reference_row(self._study)[None, :]
+        parts = []
+        for a in self._assignments:
+            rows, solve_spec = self._all_deployments(a, row[0])
+            parts.append(self._scores(a, rows, 1, solve_spec, row)[0])
+        return [(f"{self._study.chip_base} as it is", self._combined(parts))]
+
+    def first_rows(self) -> Indices:
+        """The base chip's own row where every chip and model knob has that setting, else none."""
+        row = np.zeros(len(self._space.knobs), np.int32)
+        references = reference_row(self._study)
+        for column, knob in enumerate(self._space.knobs):
+            if knob.section not in ("chip", "model"):
+                continue
+            owner = next(
+                a for a in self._assignments if knob.assignment in ("", a.spec.name)
+            )
+            wanted = owner.space.knobs[column].choices[references[column]].fields
+            same = [i for i, c in enumerate(knob.choices) if dict(c.fields) == dict(wanted)]
+            if not same:
+                return np.zeros((0, len(self._space.knobs)), np.int32)
+            row[column] = same[0]
+        return self._space.canonical(row[None, :])
+
+    def explain(self, indices: Indices, mapping: int | None = None) -> list[dict[str, Any]]:
+        """Operators of one candidate at its own or its `mapping`-th kept mapping."""
+        row = np.asarray(indices, np.int32)
+        rows: list[dict[str, Any]] = []
+        for a in self._assignments:
+            solved = self._solve(a, row[None, :])[0]
+            chosen = solved.best if mapping is None else solved.kept[mapping]
+            full = np.concatenate([row, a.grid[chosen]])
+            rows += operator_rows(a.spec.name, a.evaluator.point(full))
+        return rows
+
+    def _score_assignment(self, a: Assignment, rows: Indices) -> list[Score]:
+        full = _product(rows, a.grid)
+        return self._scores(a, full, len(rows), a.spec.solve, rows)
+
+    def _solve(self, a: Assignment, rows: Indices) -> list[Solved]:
+        result = a.evaluator(_product(rows, a.grid))
+        columns, worst = _columns(result.metrics, len(rows)), result.worst.reshape(len(rows), -1)
+        return [self._choose(a.spec.solve, columns, worst, i) for i in range(len(rows))]
+
+    def _choose(
+        self,
+        solve_spec: SolveSpec | None,
+        columns: Mapping[str, NDArray[np.float64]],
+        worst: NDArray[np.float64],
+        i: int,
+    ) -> Solved:
+        own = {name: column[i] for name, column in columns.items()}
+        return solve(solve_spec, own, worst[i], self._study.objectives, self._study.constraints)
+
+    def _scores(
+        self,
+        a: Assignment,
+        full: Indices,
+        n: int,
+        solve_spec: SolveSpec | None,
+        rows: Indices,
+    ) -> list[Score]:
+        """Scores of n candidates from all their mappings, `full` [n * G, all knobs]."""
+        result = a.evaluator(full)
+        columns, worst = _columns(result.metrics, n), result.worst.reshape(n, -1)
+        reason = result.reason.reshape(n, -1)
+        per = full.reshape(n, -1, full.shape[1])
+        scores = []
+        for i in range(n):
+            solved = self._choose(solve_spec, columns, worst, i)
+            chosen = self._metrics(columns, i, solved.best)
+            labels = self._solved_labels(a, per[i, solved.best])
+            if solved.status == "illegal":
+                code = REASON_CODES[reason[i, solved.best]]
+                scores.append(
+                    Score(
+                        legal=False,
+                        reason=code,
+                        explanation=_explanation(code, solved.violation, bool(labels)),
+                        repair=self._repair(a, per[i], worst[i]),
+                        violation=solved.violation,
+                        solved=labels,
+                    )
+                )
+            elif solved.status == "limits":
+                scores.append(
+                    Score(
+                        legal=False,
+                        reason="solve_limits",
+                        explanation=f"no mapping meets the solve limits; closest is {solved.blocking}"
+                        f" missed by {solved.violation:.0%}",
+                        repair=f"relax {solved.blocking}, or widen the solved knobs",
+                        violation=solved.violation,
+                        solved=labels,
+                        metrics=chosen,
+                    )
+                )
+            else:
+                kept = tuple(
+                    {
+                        "deployment": self._solved_labels(a, per[i, k]),
+                        "metrics": self._metrics(columns, i, k),
+                    }
+                    for k in solved.kept
+                )
+                scores.append(Score(metrics=chosen, solved=labels, mappings=kept))
+        return scores
+
+    def _metrics(
+        self, columns: Mapping[str, NDArray[np.float64]], i: int, k: int
+    ) -> dict[str, float]:
+        """All finite metrics of one mapping, objectives and constraint quotients included."""
+        values = {name: float(column[i, k]) for name, column in columns.items()}
+        if not self._study.is_portfolio:
+            for constraint in self._study.constraints:
+                values.setdefault(constraint.metric, float(constraint.value(values)))
+        # A chip without a list price has no price per token; a metric that is not there is not NaN.
+        return {name: value for name, value in values.items() if not np.isnan(value)}
+
+    def _solved_labels(self, a: Assignment, full_row: Indices) -> dict[str, str]:
+        """Labels of the deployment knobs that the solver set."""
+        sampled = len(self._space.knobs)
+        tail = zip(a.space.knobs[sampled:], full_row[sampled:], strict=True)
+        return {knob.name: knob.choices[int(index)].label for knob, index in tail}
+
+    def _repair(self, a: Assignment, full: Indices, worst: NDArray[np.float64]) -> str:
+        """The nearest change of the study's knobs, with the closest mappings tried for each."""
+        mappings = full[np.argsort(worst, kind="stable")[:_REPAIR_MAPPINGS]]
+        own = [k for k in self._space.knobs if k.assignment in ("", a.spec.name)]
+        columns = [self._space.names.index(k.name) for k in own]
+        if any(full[0, c] >= len(self._space.knobs[c].choices) for c in columns):
+            return ""  # the base chip itself: nothing of it is varied
+        space = Space(tuple(own))
+
+        def violation(changed: Indices) -> NDArray[np.float64]:
+            rows = np.repeat(mappings[None], len(changed), axis=0)
+            rows[:, :, columns] = changed[:, None, :]
+            flat = rows.reshape(-1, full.shape[1])
+            amounts: NDArray[np.float64] = a.evaluator(flat).worst.reshape(len(changed), -1)
+            return amounts.min(axis=1)
+
+        return nearest_legal(space, full[0, columns], violation)
+
+    def _combined(self, parts: Sequence[Score]) -> Score:
+        """One score from those of the assignments."""
+        if not self._study.is_portfolio:
+            return parts[0]
+        names = [a.spec.name for a in self._assignments]
+        solved = {k: v for part in parts for k, v in part.solved.items()}
+        for name, part in zip(names, parts, strict=True):
+            if not part.legal:
+                return Score(
+                    legal=False,
+                    reason=part.reason,
+                    explanation=f"{name}: {part.explanation}",
+                    repair=part.repair,
+                    violation=part.violation,
+                    solved=solved,
+                )
+        own_best = self._own_best or {
+            o.metric: [part.metrics[o.metric] for part in parts] for o in self._study.objectives
+        }
+        combined = portfolio.combine(
+            names,
+            [a.spec.weight for a in self._assignments],
+            [part.metrics for part in parts],
+            self._study.objectives,
+            self._study.constraints,
+            own_best,
+        )
+        return Score(metrics=combined, solved=solved)
+
+    def _sweep_own_best(self) -> dict[str, list[float]]:
+        """Best value of each regret metric for each assignment alone, over a seeded sweep.
+
+        Every assignment is scored on the same `REGRET_DESIGNS` sampled designs, then improved by
+        steepest ascent over single-knob changes, within the study's constraints.
+        """
+        regrets = [o for o in self._study.objectives if o.aggregate == "worst_regret"]
+        best: dict[str, list[float]] = {}
+        for objective in regrets:
+            sign = 1.0 if metrics()[objective.metric].better == "higher" else -1.0
+            best[objective.metric] = [
+                sign * self._ascend(a, objective.metric, sign) for a in self._assignments
+            ]
+        return best
+
+    def _ascend(self, a: Assignment, metric: str, sign: float) -> float:
+        rows = self._space.sample(REGRET_DESIGNS, self._study.search.seed)
+        values = self._own_values(a, rows, metric, sign)
+        top = int(np.argmax(values))
+        row, value = rows[top], float(values[top])
+        while True:
+            neighbours = self._space.neighbours(row)
+            values = self._own_values(a, neighbours, metric, sign)
+            step = int(np.argmax(values)) if len(values) else 0
+            if not len(values) or values[step] <= value:
+                return value
+            row, value = neighbours[step], float(values[step])
+
+    def _own_values(
+        self, a: Assignment, rows: Indices, metric: str, sign: float
+    ) -> NDArray[np.float64]:
+        out = np.full(len(rows), -np.inf)
+        for start in range(0, len(rows), self.chunk):
+            piece = rows[start : start + self.chunk]
+            result = a.evaluator(_product(piece, a.grid))
+            columns = _columns(result.metrics, len(piece))
+            worst = result.worst.reshape(len(piece), -1)
+            for i in range(len(piece)):
+                solved = self._choose(a.spec.solve, columns, worst, i)
+                own = {name: column[i, solved.best] for name, column in columns.items()}
+                met = all(c.violation(c.value(own)) <= 0 for c in self._study.constraints)
+                if solved.status == "ok" and met:
+                    out[start + i] = sign * own[metric]
+        return out
+
+    def _all_deployments(self, a: Assignment, row: Indices) -> tuple[Indices, SolveSpec | None]:
+        """The reference row under every sampled and solved deployment, and what to choose by."""
+        deployment = a.spec.deployment_knobs_sampled
+        sampled = Space(deployment).grid()
+        rows = np.repeat(row[None, :], len(sampled), axis=0)
+        for column, knob in enumerate(deployment):
+            rows[:, self._space.names.index(knob.name)] = sampled[:, column]
+        objective = next(
+            o for o in self._study.objectives if metrics()[o.metric].scope == "assignment"
+        )
+        chosen_by = a.spec.solve or SolveSpec(a.spec.solved_knobs, objective, ())
+        return _product(rows, a.grid), chosen_by
+
+
+def _product(rows: Indices, grid: Indices) -> Indices:
+    """Every row with every mapping: [n, K] and [G, S] to [n * G, K + S]."""
+    repeated = np.repeat(rows, len(grid), axis=0)
+    return np.concatenate([repeated, np.tile(grid, (len(rows), 1))], axis=1)
+
+
+def _columns(values: NDArray[np.float64], n: int) -> dict[str, NDArray[np.float64]]:
+    """Metrics [M, n * G] as arrays [n, G] by name."""
+    return {name: values[i].reshape(n, -1) for i, name in enumerate(METRICS)}
+
+
+def _explanation(code: str, violation: float, solved: bool) -> str:
+    where = " in every mapping; in the closest by" if solved else " by"
+    amount = f" ({where.strip()} {violation:.0%})" if violation < 1e6 and violation != 1.0 else ""
+    return f"{REASONS[code]}{amount}"
+
+
+@functools.cache
+def model_version() -> str:
+    """Hash of everything that decides a score: equations, constants, chip and knob data."""
+    digest = hashlib.sha256()
+    for package in ("hwmodel", "models", "search_spaces", "dse"):
+        for path in _files(resources.files(package)):
+            inside = "/".join(path)
+            if package == "dse" and not inside.startswith(("scoring/", "evaluate.py")):
+                continue
+            digest.update(f"{package}/{inside}".encode())
+            digest.update(resources.files(package).joinpath(*path).read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _files(folder: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for item in sorted(folder.iterdir(), key=lambda i: i.name):
+        here = (*above, item.name)
+        if item.is_dir() and item.name not in ("__pycache__", "catalog" if not above else ""):
+            found += _files(item, here)
+        elif item.name.endswith((".py", ".yaml", ".csv")):
+            found.append(here)
+    return found
+
