@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.metrics import metrics
+from dse.score import Score
 from dse.scoring import portfolio
 from dse.scoring.assignment import Assignment, build, reference_row
 from dse.scoring.batch import REASON_CODES
 from dse.scoring.cache import enable_compilation_cache
 from dse.scoring.explain import operator_rows
+from dse.scoring.feasibility import outcomes, probabilities
 from dse.scoring.repair import nearest_legal
 from dse.scoring.solve import Solved, solve
-from dse.score import Score
 from dse.spec import SolveSpec, StudySpec
+from dse.spec.load import LIST_PRICE
 from models.legality import REASONS
 from models.performance import METRICS
 from search_spaces.space import Space
@@ -63,8 +65,50 @@ class Scorer:
         parts = []
         for a in self._assignments:
             rows, solve_spec = self._all_deployments(a, row[0])
-            parts.append(self._scores(a, rows, 1, solve_spec, row)[0])
-        return [(f"{self._study.chip_base} as it is", self._combined(parts))]
+            parts.append(self._scores(a, rows, 1, solve_spec, as_it_is=True)[0])
+        return [(self._reference_name, self._combined(parts))]
+
+    @property
+    def _reference_name(self) -> str:
+        return f"{self._study.chip_base} as it is"
+
+    def feasibility(
+        self, indices: Indices, deployments: Sequence[Mapping[str, str]]
+    ) -> list[dict[str, float]]:
+        """Probability that each constraint holds, for candidates at the mappings given.
+
+        indices: int32[n, knobs]. deployments: labels of the solved knobs, n of them. Each dict has
+        the constraints' texts, `legality` and `joint`; see `dse.scoring.feasibility`.
+        """
+        rows = np.asarray(indices, np.int32)
+        solved = [
+            [[k.index(labels[k.name]) for k in a.spec.solved_knobs] for labels in deployments]
+            for a in self._assignments
+        ]
+        tails = [np.array(t, np.int32).reshape(len(rows), -1) for t in solved]
+        return self._probabilities([np.concatenate([rows, tail], axis=1) for tail in tails])
+
+    def reference_feasibility(self) -> dict[str, dict[str, float]]:
+        """The same for each of `reference_scores`, by name."""
+        row = reference_row(self._study)
+        chosen = []
+        for a in self._assignments:
+            rows, solve_spec = self._all_deployments(a, row)
+            result = a.evaluator(rows)
+            columns, worst = _columns(result.metrics, 1), result.worst.reshape(1, -1)
+            best = self._choose(solve_spec, columns, worst, 0).best
+            chosen.append(rows[best : best + 1])
+        return {self._reference_name: self._probabilities(chosen)[0]}
+
+    def _probabilities(self, rows: Sequence[Indices]) -> list[dict[str, float]]:
+        """From the full rows of each assignment."""
+        if not len(rows[0]):
+            return []
+        parts = [
+            outcomes(a.evaluator, self._study.chip_base, full)
+            for a, full in zip(self._assignments, rows, strict=True)
+        ]
+        return probabilities(parts, self._study.constraints)
 
     def first_rows(self) -> Indices:
         """The base chip's own row where every chip and model knob has that setting, else none."""
@@ -83,25 +127,19 @@ class Scorer:
             row[column] = same[0]
         return self._space.canonical(row[None, :])
 
-    def explain(self, indices: Indices, mapping: int | None = None) -> list[dict[str, Any]]:
-        """Operators of one candidate at its own or its `mapping`-th kept mapping."""
+    def explain(self, indices: Indices, deployment: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Operators of one candidate, int32[knobs], at the labels of its solved knobs."""
         row = np.asarray(indices, np.int32)
         rows: list[dict[str, Any]] = []
         for a in self._assignments:
-            solved = self._solve(a, row[None, :])[0]
-            chosen = solved.best if mapping is None else solved.kept[mapping]
-            full = np.concatenate([row, a.grid[chosen]])
-            rows += operator_rows(a.spec.name, a.evaluator.point(full))
+            tail = [knob.index(deployment[knob.name]) for knob in a.spec.solved_knobs]
+            full = np.concatenate([row, np.array(tail, np.int32)])
+            rows += operator_rows(a.spec.name, a.evaluator, full)
         return rows
 
     def _score_assignment(self, a: Assignment, rows: Indices) -> list[Score]:
         full = _product(rows, a.grid)
-        return self._scores(a, full, len(rows), a.spec.solve, rows)
-
-    def _solve(self, a: Assignment, rows: Indices) -> list[Solved]:
-        result = a.evaluator(_product(rows, a.grid))
-        columns, worst = _columns(result.metrics, len(rows)), result.worst.reshape(len(rows), -1)
-        return [self._choose(a.spec.solve, columns, worst, i) for i in range(len(rows))]
+        return self._scores(a, full, len(rows), a.spec.solve)
 
     def _choose(
         self,
@@ -119,7 +157,7 @@ class Scorer:
         full: Indices,
         n: int,
         solve_spec: SolveSpec | None,
-        rows: Indices,
+        as_it_is: bool = False,
     ) -> list[Score]:
         """Scores of n candidates from all their mappings, `full` [n * G, all knobs]."""
         result = a.evaluator(full)
@@ -129,7 +167,7 @@ class Scorer:
         scores = []
         for i in range(n):
             solved = self._choose(solve_spec, columns, worst, i)
-            chosen = self._metrics(columns, i, solved.best)
+            chosen = self._metrics(columns, i, solved.best, as_it_is)
             labels = self._solved_labels(a, per[i, solved.best])
             if solved.status == "illegal":
                 code = REASON_CODES[reason[i, solved.best]]
@@ -160,7 +198,7 @@ class Scorer:
                 kept = tuple(
                     {
                         "deployment": self._solved_labels(a, per[i, k]),
-                        "metrics": self._metrics(columns, i, k),
+                        "metrics": self._metrics(columns, i, k, as_it_is),
                     }
                     for k in solved.kept
                 )
@@ -168,15 +206,27 @@ class Scorer:
         return scores
 
     def _metrics(
-        self, columns: Mapping[str, NDArray[np.float64]], i: int, k: int
+        self,
+        columns: Mapping[str, NDArray[np.float64]],
+        i: int,
+        k: int,
+        as_it_is: bool,
     ) -> dict[str, float]:
         """All finite metrics of one mapping, objectives and constraint quotients included."""
         values = {name: float(column[i, k]) for name, column in columns.items()}
         if not self._study.is_portfolio:
             for constraint in self._study.constraints:
                 values.setdefault(constraint.metric, float(constraint.value(values)))
+        if not as_it_is and self._invents_chips:
+            values.pop(LIST_PRICE, None)
         # A chip without a list price has no price per token; a metric that is not there is not NaN.
         return {name: value for name, value in values.items() if not np.isnan(value)}
+
+    @property
+    def _invents_chips(self) -> bool:
+        """Whether candidates have other chips than the base, for which its list price means
+        nothing."""
+        return any(len(knob.choices) > 1 for knob in self._study.chip_knobs)
 
     def _solved_labels(self, a: Assignment, full_row: Indices) -> dict[str, str]:
         """Labels of the deployment knobs that the solver set."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse import locate, pareto
+from dse import locate, notes, pareto, probabilities
 from dse.errors import UserError
+from dse.notes import Assumption
+from dse.probabilities import Probabilities
 from dse.storage import Log, Store
-from dse.trials import Evaluated, Trial, told_constraints
+from dse.trials import JOINT, Evaluated, Trial, told_constraints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +27,8 @@ class Point:
     """One point of a study: a trial at its own mapping or a kept one, or a known chip.
 
     number, mapping: None where they do not apply. known: name of the known chip, "" for a trial.
+    p_feasible: probability by constraint (`dse.probabilities`), None where it was not computed.
+    assumptions: bands of quality loss that the study assumed for these settings.
     """
 
     number: int | None
@@ -35,6 +39,8 @@ class Point:
     metrics: Mapping[str, float]
     constraints: Mapping[str, float]
     feasible: bool
+    p_feasible: Mapping[str, float] | None = None
+    assumptions: tuple[Assumption, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The documented row of `dse front --json`; NaN becomes null."""
@@ -46,6 +52,8 @@ class Point:
             "feasible": self.feasible,
             "mapping": self.mapping,
             "known": self.known or None,
+            "p_feasible": None if self.p_feasible is None else dict(self.p_feasible),
+            "assumptions": [asdict(a) for a in self.assumptions],
         }
 
 
@@ -115,11 +123,28 @@ class Results:
         front = self._front
         if not front and least_violating:
             front = [point_of(trial) for trial in self.least_violating()]
-        return front + (self.known_points() if known else [])
+        return [self._annotated(p) for p in front] + (self.known_points() if known else [])
 
     def known_points(self) -> list[Point]:
         """Known chips in this study's terms, in the scorer's order."""
-        return [_known_point(name, row) for name, row in self.log.known.items()]
+        points = [_known_point(name, row) for name, row in self.log.known.items()]
+        return [self._annotated(point) for point in points]
+
+    def point(self, number: int) -> Point:
+        """A trial at its own mapping. Raises UserError when there is no such trial."""
+        return self._annotated(point_of(self.trial(number)))
+
+    @cached_property
+    def probabilities(self) -> Probabilities:
+        """Probabilities of being feasible, as the last run saved them."""
+        return probabilities.load(self.store, self.meta["model_version"])
+
+    def _annotated(self, point: Point) -> Point:
+        return replace(
+            point,
+            p_feasible=self.probabilities.of(point),
+            assumptions=tuple(notes.in_force(self.meta, point.params)),
+        )
 
     def least_violating(self, count: int = 5) -> list[Trial]:
         """Evaluated designs with the smallest summed violation, legal ones first."""
@@ -172,6 +197,7 @@ class Results:
             "feasible_trials": feasible,
             "failed_trials": sum(trial.evaluated.score.failed for trial in trials),
             "front": len(self.front_points()),
+            "p_feasible": self._p_feasible_summary(),
             "hypervolume": self.hypervolume(),
             "seconds": wall_s,
             "sampler_seconds": sum(generation.ask_s for generation in self.log.generations),
@@ -180,6 +206,18 @@ class Results:
             "unfinished_bytes": self.log.torn_bytes,
             "objectives": self.meta["objectives"],
             "model_version": self.meta["model_version"],
+            "assumptions": self.meta.get("assumptions", []),
+            "notes": self.meta.get("notes", [notes.ANALYTICAL]),
+        }
+
+    def _p_feasible_summary(self) -> dict[str, Any]:
+        """Joint probabilities over the front: how many are known, how many are high, extremes."""
+        shares = [p.p_feasible[JOINT] for p in self.front_points() if p.p_feasible is not None]
+        return {
+            "points": len(shares),
+            "at_least_0.9": sum(share >= probabilities.UNCERTAIN for share in shares),
+            "lowest": min(shares, default=None),
+            "highest": max(shares, default=None),
         }
 
     def constrained_metrics(self) -> list[str]:
@@ -223,7 +261,8 @@ class Results:
         scorer = build_scorer(spec)
         changes.check_model(self.store, scorer.version)
         row = np.array([trial.indices], dtype=np.int32)
-        return scorer.explain(spec.space().canonical(row)[0], mapping)
+        labels = score.solved if mapping is None else score.mappings[mapping]["deployment"]
+        return scorer.explain(spec.space().canonical(row)[0], labels)
 
     @cached_property
     def _front(self) -> list[Point]:
@@ -253,13 +292,16 @@ def open_results(study: str | Path, results: str | Path | None = None) -> Result
 
 
 def frame_of(points: Sequence[Point]) -> pd.DataFrame:
-    """One row per point: number, mapping, known, feasible, metrics, knobs, violations."""
+    """One row per point: number, mapping, known, feasible, p_feasible (joint), assumptions,
+    metrics, knobs, violations."""
     rows = [
         {
             "number": point.number,
             "mapping": point.mapping,
             "known": point.known,
             "feasible": point.feasible,
+            "p_feasible": np.nan if point.p_feasible is None else point.p_feasible[JOINT],
+            "assumptions": "; ".join(a.text for a in point.assumptions),
             **_flat(point),
         }
         for point in points

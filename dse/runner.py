@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse import changes, locate, progress
-from dse.errors import error_directory
+from dse import changes, locate, notes, probabilities, progress
+from dse.errors import StoreError, error_directory
 from dse.executors import choose
 from dse.interrupt import stop_on_signal
 from dse.results import Results
@@ -95,6 +95,7 @@ def run_spec(
         if len(log.trials) >= spec.search.trials:
             _describe(store, spec, store.meta()["model_version"])
             display.note(f"all {spec.search.trials} trials were finished before")
+            _add_probabilities(Results(store), spec, factory)
             return Results(store)
         scorer = factory()
         if store.exists:
@@ -133,7 +134,29 @@ def run_spec(
         finally:
             display.close()
             executor.close()
-    return Results(store, interrupted=not finished)
+        done = Results(store, interrupted=not finished)
+        _save_probabilities(done, spec, scorer)
+    return done
+
+
+def _save_probabilities(results: Results, spec: Any, scorer: Scorer) -> None:
+    """Compute how probable it is that the front is feasible, and save it."""
+    found = probabilities.compute(results, scorer, spec.space().canonical)
+    probabilities.save(results.store, found, scorer.version)
+    results.probabilities = found
+
+
+def _add_probabilities(results: Results, spec: Any, factory: ScorerFactory) -> None:
+    """The same for a finished study that lacks them (a crash, a removed or damaged file), unless
+    the model has changed since."""
+    try:
+        if results.probabilities.cover(results):
+            return
+    except StoreError:
+        results.probabilities = probabilities.Probabilities()
+    scorer = factory()
+    if scorer.version == results.meta["model_version"]:
+        _save_probabilities(results, spec, scorer)
 
 
 def _refuse_while_running(store: Store) -> None:
@@ -163,6 +186,7 @@ def _describe(store: Store, spec: Any, model_version: str) -> None:
                 "population": spec.search.population,
             },
             "created": created,
+            **notes.to_meta(space.knobs, spec.chip_base),
         },
         spec.text,
     )

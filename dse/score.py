@@ -111,8 +111,22 @@ class Scorer(Protocol):
         """
         ...
 
-    def explain(self, indices: np.ndarray, mapping: int | None = None) -> list[dict[str, Any]]:
-        """Operators of one candidate, int32[knobs], at its own or its `mapping`-th kept mapping."""
+    def feasibility(
+        self, indices: np.ndarray, deployments: Sequence[Mapping[str, str]]
+    ) -> list[dict[str, float]]:
+        """Probability that each constraint holds, given how uncertain the model's constants are.
+
+        indices: int32[n, knobs]. deployments: for each row the labels of the solved knobs. Each
+        dict has one entry per constraint (its text), `legality`, and `joint` for all together.
+        """
+        ...
+
+    def reference_feasibility(self) -> dict[str, dict[str, float]]:
+        """The same for each of `reference_scores`, by name."""
+        ...
+
+    def explain(self, indices: np.ndarray, deployment: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Operators of one candidate, int32[knobs], at the labels of its solved knobs."""
         ...
 
 

@@ -85,8 +85,8 @@ class Store:
     def create(self, meta: Mapping[str, Any], study_text: str) -> None:
         """Begin (or describe anew) the results; each file is replaced whole or not at all."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        _replace(self.directory / STUDY, study_text)
-        _replace(self.directory / META, json.dumps({"format": FORMAT, **meta}, indent=1) + "\n")
+        replace_file(self.directory / STUDY, study_text)
+        replace_file(self.directory / META, json.dumps({"format": FORMAT, **meta}, indent=1) + "\n")
 
     def read(self) -> Log:
         """The log so far. Raises StoreError for a damaged line, naming it and the way on."""
@@ -261,7 +261,8 @@ def _lines(path: Path) -> Iterator[bytes]:
         yield from file
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all, synced."""
     temporary = path.with_name(path.name + ".new")
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)

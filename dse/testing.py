@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -92,6 +92,7 @@ class FakeSpec:
     question: str = "does the loop work?"
     text: str = "name: fake\nsearch: {trials: 120}\nchip: {base: a}\n"
     fingerprint: str = "fingerprint-1"
+    chip_base: str = "v6e"
     search: Search = Search()
     objectives: tuple[Goal, ...] = (
         Goal("ops_per_s", "maximize"),
@@ -159,8 +160,24 @@ class FakeScorer:
         """See `dse.score.Scorer`."""
         return np.array(self.first, dtype=np.int32).reshape(-1, len(SPACE.knobs))
 
-    def explain(self, indices: np.ndarray, mapping: int | None = None) -> list[dict[str, Any]]:
+    def feasibility(
+        self, indices: np.ndarray, deployments: Sequence[Mapping[str, str]]
+    ) -> list[dict[str, float]]:
+        """Certain, but for the power at a high clock."""
+        share = [0.75 if row[4] >= 3 else 1.0 for row in indices]
+        assert all(set(labels) == {"batch"} for labels in deployments)
+        return [
+            {"legality": 1.0, "power_w <= 60": p, "area_mm2 <= 300": 1.0, "joint": p} for p in share
+        ]
+
+    def reference_feasibility(self) -> dict[str, dict[str, float]]:
+        """See `dse.score.Scorer`."""
+        (shares,) = self.feasibility(np.array([[2, 2, 2, 2, 2, 1, 0]]), [{"batch": "64"}])
+        return {"fake as it is": shares}
+
+    def explain(self, indices: np.ndarray, deployment: Mapping[str, str]) -> list[dict[str, Any]]:
         """One operator."""
+        assert set(deployment) == {"batch"}
         operator = {"phase": "decode", "name": "matmul", "time_s": 1e-3, "bytes": 1e6}
         return [{**operator, "flops": 1e9, "bound_by": "mxu", "share": 1.0}]
 

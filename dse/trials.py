@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from dse.score import Score, rounded
 
 LEGALITY = "legality"  # the constraint that says a candidate can exist at all
+JOINT = "joint"  # among probabilities: that legality and all constraints hold together
 
 
 class Objective(Protocol):

@@ -27,9 +27,12 @@ def attention_cycles(r: Rates, fmt: MxuFormat, op: Row) -> Number:
     v_tiles = ceil_div(op["v_width"], r.mxu_cols)
 
     # Cache latched, queries stream: passes are dealt to all units of the chip.
-    passes = qk_tiles * ceil_div(op["length"], r.mxu_cols)
-    passes = passes + op["softmax"] * ceil_div(op["length"], r.mxu_rows) * v_tiles
-    cache_latched = deal(r, passes * op["groups"], pass_cycles(r, fmt, op["rows"]), op["rows"])
+    cycles = pass_cycles(r, fmt, op["rows"])
+    length_tiles = ceil_div(op["length"], r.mxu_cols)
+    scores = deal(r, qk_tiles, length_tiles * op["groups"], cycles, op["rows"])
+    depth = op["softmax"] * ceil_div(op["length"], r.mxu_rows)
+    outputs = deal(r, depth, v_tiles * op["groups"], cycles, op["rows"])
+    cache_latched = scores + op["softmax"] * outputs
 
     # Queries latched, cache streams: one stream splits along its length over all units.
     tiles = qk_tiles + op["softmax"] * ceil_div(op["v_width"], r.mxu_rows)

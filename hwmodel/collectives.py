@@ -12,6 +12,7 @@ an axis over several torus dimensions uses the links of all of them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,6 @@ class Fabric:
     starts: tuple[Number, ...]  # cumulative sizes S_d of the torus sides before d; last: slice chips
     starts_inverse: tuple[Number, ...]
     closes: tuple[Number, ...]  # True where a whole side has wrap-around
-    link_bytes_per_s: Number  # one direction of one torus dimension, achieved
     link_s_per_byte: Number
     injection_s_per_byte: Number  # all links, one way, achieved
     dcn_s_per_byte: Number
@@ -57,7 +57,6 @@ def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
         starts=tuple(starts),
         starts_inverse=tuple(1 / s for s in starts),
         closes=tuple(divides(chip.ici_wrap_multiple, side) & (side > 2) for side in torus),
-        link_bytes_per_s=link,
         link_s_per_byte=1 / link,
         injection_s_per_byte=1 / (chip.ici_bandwidth_bytes_per_s * achieved),
         dcn_s_per_byte=1 / chip.dcn_bandwidth_bytes_per_s,
@@ -71,30 +70,74 @@ def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One logical mesh axis on the fabric, as seconds and link bytes per payload byte.
+    """One logical mesh axis on the fabric. The defaults describe an axis of one chip: no cost."""
 
-    Costs are zero for an axis of one chip.
-    """
-
+    fabric: Fabric
     start: Number  # stride at which the axis begins: the chips of all axes inside it
     size: Number
-    ici_size: Number = 1.0  # chips of the axis inside one slice
-    dcn_size: Number = 1.0  # slices the axis spans
+    per_ici: Number = 1.0  # 1 / chips of the axis inside one slice
+    per_dcn: Number = 1.0  # 1 / slices the axis spans
+    gather_s_per_byte: Number = 0.0  # all-gather or reduce-scatter, per byte of the gathered array
+    occupancy_s_per_byte: Number = 0.0  # ICI link time of one byte sent to a random peer
+    latency_s: Number = 0.0  # of one pass around the axis
     factor_x: Number = 1.0
     factor_y: Number = 1.0
-    factor_z: Number = 1.0
     untiled: Number = 0.0  # 1 where a factor is not whole: the axis cannot be laid out
-    gather_ici_share: Number = 0.0
-    gather_dcn_share: Number = 0.0
-    gather_s_per_byte: Number = 0.0
-    exchange_ici_share: Number = 0.0
-    exchange_dcn_share: Number = 0.0
-    exchange_s_per_byte: Number = 0.0
-    send_ici_share: Number = 0.0
-    send_dcn_share: Number = 0.0
-    send_s_per_byte: Number = 0.0
-    latency_s: Number = 0.0
-    send_latency_s: Number = 0.0
+
+    @property
+    def ici_size(self) -> Number:
+        """Chips of the axis inside one slice."""
+        return 1 / self.per_ici
+
+    @property
+    def gather_ici_share(self) -> Number:
+        """Bytes that a chip receives over ICI per gathered byte."""
+        return 1 - self.per_ici
+
+    @property
+    def gather_dcn_share(self) -> Number:
+        """Bytes that a chip receives over DCN per gathered byte."""
+        return (1 - self.per_dcn) * self.per_ici
+
+    @property
+    def exchange_ici_share(self) -> Number:
+        """Bytes that a chip sends over ICI per byte of an all-to-all."""
+        return (1 - self.per_ici) * self.per_dcn
+
+    @property
+    def exchange_dcn_share(self) -> Number:
+        """Bytes that a chip sends over DCN per byte of an all-to-all."""
+        return 1 - self.per_dcn
+
+    @property
+    def exchange_s_per_byte(self) -> Number:
+        """Seconds per byte that a chip sends in an all-to-all."""
+        dcn = self.exchange_dcn_share * self.fabric.dcn_s_per_byte
+        return self.per_dcn * self.occupancy_s_per_byte + dcn
+
+    @property
+    def send_dcn_share(self) -> Number:
+        """1 where a chip's neighbour on the axis is in another slice."""
+        return jnp.where(self.per_dcn < 1, 1.0, 0.0)
+
+    @property
+    def send_ici_share(self) -> Number:
+        """1 where a chip's neighbour on the axis is in the same slice."""
+        return jnp.where((self.per_dcn >= 1) & (self.per_ici < 1), 1.0, 0.0)
+
+    @property
+    def send_s_per_byte(self) -> Number:
+        """Seconds per byte sent to a neighbour on the axis: one link, or DCN."""
+        f = self.fabric
+        link = jnp.where(f.switched > 0, f.injection_s_per_byte, f.link_s_per_byte)
+        return self.send_dcn_share * f.dcn_s_per_byte + self.send_ici_share * link
+
+    @property
+    def send_latency_s(self) -> Number:
+        """Latency of a message to a neighbour on the axis."""
+        f = self.fabric
+        ici = self.send_ici_share * (f.hop_latency_s + f.fixed_s)
+        return ici + self.send_dcn_share * f.dcn_latency_s
 
 
 def lay_out(f: Fabric, places: Mapping[str, tuple[Number, Number]]) -> dict[str, Axis]:
@@ -102,9 +145,9 @@ def lay_out(f: Fabric, places: Mapping[str, tuple[Number, Number]]) -> dict[str,
     names = [n for n, (_, size) in places.items() if not _is_one(size)]
     rows = [{"start": places[n][0], "size": places[n][1]} for n in names]
     laid = over_rows(lambda row: _axis(f, row["start"], row["size"]), rows)
-    out = {n: Axis(start=start, size=size) for n, (start, size) in places.items()}
+    out = {n: Axis(fabric=f, start=start, size=size) for n, (start, size) in places.items()}
     for name, costs in zip(names, laid, strict=True):
-        out[name] = Axis(start=places[name][0], size=places[name][1], **costs)
+        out[name] = dataclasses.replace(out[name], **costs)
     return out
 
 
@@ -128,23 +171,22 @@ def _axis(f: Fabric, start: Number, size: Number) -> dict[str, Number]:
         inner, outer = f.starts[d], f.starts[d + 1]
         lower = jnp.maximum(start, inner)
         upper = jnp.minimum(end, outer)
-        spans = upper > lower
-        factor = jnp.where(spans, upper / lower, 1.0)
+        factor = jnp.maximum(upper / lower, 1.0)
         interleaved = lower * f.starts_inverse[d]  # groups that share the same links
         ring = f.closes[d] & (lower == inner) & (upper == outer)
         directions = jnp.where(ring, 2.0, 1.0)
-        share = f.link_bytes_per_s * directions / interleaved
-        bandwidth = bandwidth + jnp.where(spans, share, 0.0)
-        hops = hops + jnp.where(ring, 0.5, 1.0) * (factor - 1) * interleaved
+        bandwidth = bandwidth + jnp.where(upper > lower, directions / interleaved, 0.0)
+        passes = interleaved * jnp.where(ring, 0.5, 1.0)
+        hops = hops + (factor - 1) * passes
         # A byte to a random peer crosses a quarter of a ring's links, twice that of a line's middle.
-        crossing = 0.25 * factor * interleaved * f.link_s_per_byte / directions
-        occupancy = jnp.maximum(occupancy, jnp.where(spans, crossing, 0.0))
+        occupancy = jnp.maximum(occupancy, jnp.where(factor > 1, factor * passes, 0.0))
         broken = broken | (factor != jnp.floor(factor))
         factors.append(factor)
     dcn_size = jnp.maximum(end / jnp.maximum(start, f.starts[-1]), 1.0)
     broken = broken | (dcn_size != jnp.floor(dcn_size))
     ici_size = size / dcn_size
-    gather_s = 1 / jnp.where(bandwidth > 0, bandwidth, 1.0)
+    gather_s = f.link_s_per_byte / jnp.where(bandwidth > 0, bandwidth, 1.0)
+    occupancy = occupancy * (0.25 * f.link_s_per_byte)
     if not (isinstance(f.switched, int | float) and f.switched == 0):
         any_to_any = f.switched > 0
         domain = jnp.minimum(size, jnp.maximum(f.domain_chips / start, 1.0))
@@ -155,35 +197,19 @@ def _axis(f: Fabric, start: Number, size: Number) -> dict[str, Number]:
         hops = jnp.where(any_to_any, 1.0, hops)
         broken = broken & (f.switched <= 0)
     on_ici = ici_size > 1
-    on_dcn = dcn_size > 1
     per_ici = 1 / ici_size
     per_dcn = 1 / dcn_size
-    gather_ici_share = 1 - per_ici
-    gather_dcn_share = (1 - per_dcn) * per_ici
-    exchange_ici_share = (1 - per_ici) * per_dcn
-    exchange_dcn_share = 1 - per_dcn
-    send_dcn = jnp.where(on_dcn, 1.0, 0.0)
-    send_ici = jnp.where(on_dcn, 0.0, jnp.where(on_ici, 1.0, 0.0))
-    dcn_latency = send_dcn * f.dcn_latency_s
+    gathered_dcn = (1 - per_dcn) * per_ici * f.dcn_s_per_byte
+    dcn_latency = jnp.where(dcn_size > 1, f.dcn_latency_s, 0.0)
     return {
-        "ici_size": ici_size,
-        "dcn_size": dcn_size,
+        "per_ici": per_ici,
+        "per_dcn": per_dcn,
+        "gather_s_per_byte": (1 - per_ici) * gather_s + gathered_dcn,
+        "occupancy_s_per_byte": jnp.where(on_ici, occupancy, 0.0),
+        "latency_s": jnp.where(on_ici, hops * f.hop_latency_s + f.fixed_s, 0.0) + dcn_latency,
         "factor_x": factors[0],
         "factor_y": factors[1],
-        "factor_z": factors[2],
         "untiled": jnp.where(broken, 1.0, 0.0),
-        "gather_ici_share": gather_ici_share,
-        "gather_dcn_share": gather_dcn_share,
-        "gather_s_per_byte": gather_ici_share * gather_s + gather_dcn_share * f.dcn_s_per_byte,
-        "exchange_ici_share": exchange_ici_share,
-        "exchange_dcn_share": exchange_dcn_share,
-        "exchange_s_per_byte": jnp.where(on_ici, per_dcn * occupancy, 0.0)
-        + exchange_dcn_share * f.dcn_s_per_byte,
-        "send_ici_share": send_ici,
-        "send_dcn_share": send_dcn,
-        "send_s_per_byte": send_dcn * f.dcn_s_per_byte + send_ici * gather_s,
-        "latency_s": jnp.where(on_ici, hops * f.hop_latency_s + f.fixed_s, 0.0) + dcn_latency,
-        "send_latency_s": jnp.where(on_ici, f.hop_latency_s + f.fixed_s, 0.0) + dcn_latency,
     }
 
 

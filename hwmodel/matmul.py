@@ -24,16 +24,25 @@ def mxu_cycles(r: Rates, fmt: MxuFormat, m: Number, k: Number, n: Number, groups
     A chip whose units take fixed row tiles (GPU) also tiles m and is quantised in whole waves. N:M
     sparsity shortens the contraction, hence the passes. `m` and `groups` may be expected values.
     """
-    passes = ceil_div(k, r.mxu_rows) * ceil_div(n, r.mxu_cols) * groups
-    return deal(r, passes, pass_cycles(r, fmt, m), m) * fmt.nm_speedup_inverse
+    tiles = ceil_div(n, r.mxu_cols) * groups
+    return deal(r, ceil_div(k, r.mxu_rows), tiles, pass_cycles(r, fmt, m), m) * fmt.nm_speedup_inverse
 
 
-def deal(r: Rates, passes: Number, cycles: Number, m: Number) -> Number:
-    """Cycles of the busiest unit when `passes` of `cycles` each are dealt to all units."""
+def deal(r: Rates, depth: Number, tiles: Number, cycles: Number, m: Number) -> Number:
+    """Cycles of the busiest unit when `tiles` output tiles, each `depth` passes of `cycles`, are dealt.
+
+    A TPU splits the contraction over its few units as well, so only the last pass is uneven. A GPU
+    gives each unit whole output tiles of fixed height, wave after wave, and splits the contraction
+    only when there are fewer tiles than units.
+    """
+    streamed = jnp.maximum(depth * tiles / r.mxu_units, 1.0)
     if isinstance(r.row_tile, int | float) and r.row_tile == 0:
-        return jnp.maximum(passes / r.mxu_units, 1.0) * cycles
-    waves = ceil_div(up(passes) * row_tiles(r, m), r.mxu_units)
-    return jnp.where(r.row_tile > 0, waves, jnp.maximum(passes / r.mxu_units, 1.0)) * cycles
+        return streamed * cycles
+    outputs = up(tiles) * row_tiles(r, m)
+    waves = ceil_div(outputs, r.mxu_units) * depth
+    split = jnp.maximum(depth * outputs / r.mxu_units, 1.0)
+    tiled = jnp.where(outputs >= r.mxu_units, waves, split)
+    return jnp.where(r.row_tile > 0, tiled, streamed) * cycles
 
 
 def row_tiles(r: Rates, m: Number) -> Number:

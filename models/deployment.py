@@ -106,7 +106,12 @@ def mesh_axes(f: Fabric, d: Deployment) -> dict[str, Axis]:
                 if not (isinstance(size[other], int | float) and size[other] == 1):
                     stride = stride * jnp.where(rank[other] < rank[name], size[other], 1.0)
         start[name] = stride
-    inner = jnp.minimum(start["tensor"], start["expert"])
+    # An axis of one chip lies nowhere: the other one alone says where the model axis begins.
+    inner = jnp.where(
+        d.tensor == 1,
+        start["expert"],
+        jnp.where(d.expert == 1, start["tensor"], jnp.minimum(start["tensor"], start["expert"])),
+    )
     stage = d.model_parallel * d.context * d.fsdp
     places = {name: (start[name], size[name]) for name in ORDERED_AXES} | {
         "attention": (inner, d.attention_tensor),

@@ -38,7 +38,7 @@ from models.lowering.model import (
     kv_bytes_per_sequence_per_chip,
     weight_bytes_per_chip,
 )
-from models.variants import Variant, apply, delta_nats
+from models.variants import Variant, apply, quality_loss_nats, twins
 from models.workload import Workload
 
 Number = Any
@@ -66,7 +66,6 @@ METRICS: tuple[str, ...] = (
     "usd_per_mtoken",
     "usd_per_mtoken_list",
     "quality_loss_nats",
-    "quality_loss_central_nats",
     "die_area_mm2",
     "largest_die_mm2",
     "tdp_w",
@@ -117,8 +116,11 @@ def evaluate(
     grid = two_d_axes(links, d, axes["model"])
     axes |= grid.axes
     pre_phase, dec_phase = hold_fields(prefill_phase(d, w)), hold_fields(decode_phase(d, w))
-    pre = lower(changed, variant, d, w, pre_phase, theta, grid.side)
-    dec = lower(changed, variant, d, w, dec_phase, theta, grid.side, pre.stage_weight_bytes)
+    split = twins(arch)
+    pre = lower(changed, variant, d, w, pre_phase, theta, grid.side, twins=split)
+    dec = lower(
+        changed, variant, d, w, dec_phase, theta, grid.side, pre.stage_weight_bytes, split
+    )
     prefill, decode = time_steps(chip, theta, axes, (pre.operators, dec.operators))
 
     p = d.pipeline
@@ -149,15 +151,15 @@ def evaluate(
             kv,
         )
     )
-    hbm_used = weights + kv + working
     dynamic_j = sequences * chunks * prefill.energy_j + w.output_tokens * p * decode.energy_j
     energy_j = dynamic_j + static_w * cycle_s  # per chip, cycle
     average_power_w = energy_j / cycle_s
-    usd_per_hour = cost.usd_per_hour(chip, theta, average_power_w, area_mm2)
+    usd_per_hour, hbm_used = hold(
+        (cost.usd_per_hour(chip, theta, average_power_w, area_mm2), weights + kv + working)
+    )
     chip_hours_per_token = d.chips / tokens_per_s / 3600
     new_tokens = w.prompt_tokens - w.cached_prefix_tokens
     groups = d.data * d.request_groups
-    band = delta_nats(arch, variant, training_tokens)
     metrics = {
         "tokens_per_s_per_chip": tokens_per_s / d.chips,
         "tokens_per_s": tokens_per_s,
@@ -179,8 +181,7 @@ def evaluate(
         "usd_per_chip_hour": usd_per_hour,
         "usd_per_mtoken": usd_per_hour * chip_hours_per_token * 1e6,
         "usd_per_mtoken_list": chip.list_price_usd_per_hour * chip_hours_per_token * 1e6,
-        "quality_loss_nats": band.high,
-        "quality_loss_central_nats": band.central,
+        "quality_loss_nats": quality_loss_nats(arch, variant, training_tokens),
         "die_area_mm2": area_mm2,
         "largest_die_mm2": area_mm2 / chip.compute_dies,
         "tdp_w": tdp_w,

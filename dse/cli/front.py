@@ -101,7 +101,7 @@ def show_table(
     """The front as a table, known chips below it in bold; what blocks when it is empty."""
     from dse.cli import tables
 
-    names = _columns(results, points)
+    names = _columns(results)
     knobs = _knobs(points) if params else []
     rows = [_row(point, names, knobs) for point in points]
     known_points = results.known_points() if known else []
@@ -113,9 +113,11 @@ def show_table(
         title = f"{results.meta['name']}: no trials yet"
     elif not feasible:
         title = f"{results.meta['name']}: nothing feasible yet; the designs that violate least"
-    tables.print_table(["trial", *names, "feasible", *knobs], rows, title=title, marked=marked)
+    headers = ["trial", *names, "feasible", "p(feasible)", *knobs]
+    tables.print_table(headers, rows, title=title, marked=marked)
     if points and not feasible:
         show_blocking(results)
+    print_footer(results)
 
 
 def summary(results: Results, study: str, top: int) -> None:
@@ -148,12 +150,10 @@ def show_blocking(results: Results) -> None:
         tables.print_table(["illegal because", "designs"], list(reasons.items()))
 
 
-def _columns(results: Results, points: list[Point]) -> list[str]:
-    """Objectives, then the metrics that constraints limit, then probabilities of feasibility."""
+def _columns(results: Results) -> list[str]:
+    """Objectives, then the metrics that constraints limit."""
     names = list(results.objectives)
-    names += [name for name in results.constrained_metrics() if name not in names]
-    everything = {name: None for point in points for name in point.metrics}
-    return names + [name for name in everything if name.endswith("__p_feasible")]
+    return names + [name for name in results.constrained_metrics() if name not in names]
 
 
 def _knobs(points: list[Point]) -> list[str]:
@@ -168,7 +168,28 @@ def _row(point: Point, names: list[str], knobs: list[str]) -> list[object]:
         label += f" m{point.mapping}"
     values = {**point.params, **point.deployment}
     metrics = [tables.metric(name, point.metrics.get(name)) for name in names]
-    return [label, *metrics, "yes" if point.feasible else "no", *(values.get(k) for k in knobs)]
+    feasible = "yes" if point.feasible else "no"
+    return [label, *metrics, feasible, p_feasible(point), *(values.get(k) for k in knobs)]
+
+
+def p_feasible(point: Point) -> str:
+    """The joint probability, and in brackets each constraint that is uncertain with its own."""
+    from dse.probabilities import uncertain
+    from dse.trials import JOINT
+
+    if point.p_feasible is None:
+        return "-"
+    doubtful = [f"{text}: {share:.0%}" for text, share in uncertain(point.p_feasible).items()]
+    return f"{point.p_feasible[JOINT]:.0%}" + (f" ({', '.join(doubtful)})" if doubtful else "")
+
+
+def print_footer(results: Results) -> None:
+    """What a reader must know about the numbers: the rung, and what the study assumed."""
+    from dse.cli import tables
+    from dse.notes import footer
+
+    for line in footer(results.meta):
+        tables.console().print(line, markup=False)
 
 
 def _sorted(results: Results, points: list[Point], sort: str) -> list[Point]:

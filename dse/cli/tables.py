@@ -97,8 +97,6 @@ def amount(value: float) -> str:
 def _unit(name: str) -> str:
     from dse.metrics import metrics
 
-    if name.endswith("__p_feasible"):
-        return "share"
     inner = name.rpartition("(")[2].rstrip(")")
     if name.startswith("worst_regret("):
         return "share"

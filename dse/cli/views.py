@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dse.cli.options import Json, ResultsDir, Study
+from dse.notes import ANALYTICAL
 
 if TYPE_CHECKING:
     from dse.trials import Trial
@@ -34,6 +35,7 @@ def status(study: Study, results: ResultsDir = None, json: Json = False) -> None
         "feasible": f"{facts['feasible_trials']} trials",
         "failed": f"{facts['failed_trials']} trials",
         "front": f"{facts['front']} points",
+        "p(feasible)": _certainty(facts["p_feasible"]),
         "hypervolume": f"{facts['hypervolume']:.4f} (normalised)",
         "time": f"{facts['seconds']:.1f} s, {facts['sampler_seconds']:.1f} s in the sampler",
         "directory": facts["directory"],
@@ -43,6 +45,17 @@ def status(study: Study, results: ResultsDir = None, json: Json = False) -> None
     tables.print_table([facts["name"], ""], list(shown.items()))
     if facts["trials"]:
         front.show_blocking(opened)
+    front.print_footer(opened)
+
+
+def _certainty(facts: Mapping[str, Any]) -> str:
+    """`at least 90% for 3 points, lowest 5%, highest 94%`."""
+    if not facts["points"]:
+        return "-"
+    return (
+        f"at least 90% for {facts['at_least_0.9']} of {facts['points']} points; "
+        f"lowest {facts['lowest']:.0%}, highest {facts['highest']:.0%}"
+    )
 
 
 def list_studies(results: ResultsDir = None, json: Json = False) -> None:
@@ -71,8 +84,13 @@ def show(study: Study, trial: Number, results: ResultsDir = None, json: Json = F
     from dse.cli import tables
     from dse.results import open_results
 
-    found = open_results(study, results).trial(trial)
-    facts = trial_json(found)
+    opened = open_results(study, results)
+    found, point = opened.trial(trial), opened.point(trial)
+    facts = trial_json(found) | {
+        "p_feasible": point.p_feasible,
+        "assumptions": point.to_json()["assumptions"],
+        "notes": opened.meta.get("notes", [ANALYTICAL]),
+    }
     if json:
         tables.emit_json(facts)
         return
@@ -85,14 +103,27 @@ def show(study: Study, trial: Number, results: ResultsDir = None, json: Json = F
             tables.console().print(f"{key}: {facts[key]}", markup=False)
     metrics = [(name, tables.metric(name, value)) for name, value in facts["metrics"].items()]
     tables.print_table(["metric", "value"], metrics)
-    limits = [(text, v, v <= 0) for text, v in facts["constraints"].items()]
-    tables.print_table(["constraint", "violation", "met"], limits)
+    shares = point.p_feasible or {}
+    texts = [*facts["constraints"], *(text for text in shares if text not in facts["constraints"])]
+    limits = [_limit(text, facts["constraints"].get(text), shares.get(text)) for text in texts]
+    tables.print_table(["constraint", "violation", "met", "p(met)"], limits)
+    if not shares:
+        tables.console().print("p(met) is computed for the front only", markup=False)
+    for assumption in point.assumptions:
+        tables.console().print(f"assumed by the study: {assumption.text}", markup=False)
     if facts["mappings"]:
         tables.console().print(
             f"{len(facts['mappings'])} other mappings are kept; "
             f"see them with --json, explain one with dse explain --mapping N",
             markup=False,
         )
+    for line in opened.meta.get("notes", [ANALYTICAL]):
+        tables.console().print(line, markup=False)
+
+
+def _limit(text: str, violation: float | None, share: float | None) -> tuple[Any, ...]:
+    met = None if violation is None else violation <= 0
+    return text, violation, met, None if share is None else f"{share:.0%}"
 
 
 def trial_json(trial: Trial) -> dict[str, Any]:
@@ -137,7 +168,8 @@ def explain(
     from dse.cli import tables
     from dse.results import open_results
 
-    rows = open_results(study, results).explain_rows(trial, mapping)
+    opened = open_results(study, results)
+    rows = opened.explain_rows(trial, mapping)
     if json:
         tables.emit_json(rows)
         return
@@ -153,7 +185,10 @@ def explain(
         [format_of[k](row[k]) if k in format_of and k in row else row.get(k) for k in keys]
         for row in rows
     ]
-    tables.print_table(keys, body, title=f"trial {trial}")
+    title = f"trial {trial}" + ("" if mapping is None else f", mapping {mapping}")
+    tables.print_table(keys, body, title=title)
+    for line in opened.meta.get("notes", [ANALYTICAL]):
+        tables.console().print(line, markup=False)
 
 
 def journal(

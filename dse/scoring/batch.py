@@ -7,9 +7,10 @@ dimensions, workload, theta, the choices of each knob) is an argument.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,13 @@ class BatchEvaluator:
         shape, numbers = _split_architecture(architecture)
         self.skeleton = Skeleton(shape, knob_fields, literals)
         known = dict(literals)
-        self._arguments = {
+        self.spans = {
+            name: slice(int(start), int(end))
+            for name, start, end in zip(
+                table.names, table.offset, [*table.offset[1:], len(table.lut)], strict=True
+            )
+        }
+        self._arguments: dict[str, Any] = {
             "column": jnp.asarray(table.column[varying], jnp.int32),
             "offset": jnp.asarray(table.offset[varying], jnp.int32),
             "lut": np.asarray(table.lut, np.float64),
@@ -92,6 +99,32 @@ class BatchEvaluator:
             "theta": {k: float(v) for k, v in theta.items()},
             "training_tokens": float(training_tokens),
         }
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """Values of all choices of all knobs, [N]; `spans` says which are of which field."""
+        table: NDArray[np.float64] = self._arguments["lut"]
+        return table
+
+    def under(
+        self,
+        theta: Mapping[str, float],
+        fields: Mapping[str, float],
+        table: NDArray[np.float64],
+    ) -> BatchEvaluator:
+        """The same candidates under other estimates, by the same compilation.
+
+        theta: a value for every constant. fields: chip fields to replace; one that a knob sets, or
+        that the compilation leaves out, stays. table: `table` with other values.
+        """
+        other = copy.copy(self)
+        base = self._arguments["base"]
+        other._arguments = self._arguments | {
+            "theta": {k: float(v) for k, v in theta.items()},
+            "base": base | {k: float(v) for k, v in fields.items() if k in base},
+            "lut": np.asarray(table, np.float64),
+        }
+        return other
 
     def __call__(self, indices: NDArray[np.int32]) -> BatchResult:
         """Score int32 [n, knobs] rows in fixed chunks; n may be any size."""
@@ -109,17 +142,15 @@ class BatchEvaluator:
 
     def finish(self, pieces: list[Any], n: int) -> BatchResult:
         """Collect chunks into one result of n rows."""
-        arrays = [np.concatenate([np.asarray(p[k]) for p in pieces], axis=-1) for k in range(3)]
-        return BatchResult(
-            arrays[0][:, :n], arrays[1][:n], arrays[2][:n].astype(np.int64)
-        )
+        metrics = np.concatenate([np.asarray(p[0]) for p in pieces], axis=1)[:, :n]
+        packed = np.concatenate([np.asarray(p[1]) for p in pieces])[:n]
+        return BatchResult(metrics, *_unpack(packed))
 
-    def point(self, row: NDArray[np.int32]) -> Point:
-        """The full result of one row, operator tables included, from the same equations."""
+    def read(self, row: NDArray[np.int32], view: Callable[[Point], Any]) -> Any:
+        """`view` of the full result of one row, compiled: arrays in the containers it returns."""
         with jax.enable_x64(True):
             rows = np.asarray(row, np.int32)[None, :]
-            values = _knob_values(rows, self._arguments)
-            return _point(self.skeleton, values[:, 0], self._arguments)
+            return _compiled_view(self.skeleton, view)(rows, self._arguments)
 
 
 def _split_architecture(arch: Architecture) -> tuple[tuple[Any, ...], dict[str, float]]:
@@ -192,21 +223,46 @@ def _point(skeleton: Skeleton, knob_values: Any, arguments: Mapping[str, Any]) -
     )
 
 
+_RESOLUTION = 2.0**24
+_CODES = 64.0  # more than there are reasons
+
+
+def _largest(violations: Mapping[str, Any]) -> Any:
+    """The largest violation and its reason in one number: whole steps of 2**-24, then the code.
+
+    One maximum instead of two chains of comparisons, which XLA would compute twice over. Exact while
+    a limit is exceeded less than eight million times over.
+    """
+    packed: Any = None
+    for reason, amount in violations.items():
+        entry = jnp.floor(amount * _RESOLUTION) * _CODES + REASON_CODES.index(reason)
+        packed = entry if packed is None else jnp.maximum(packed, entry)
+    return packed
+
+
+def _unpack(packed: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Violations and reason codes of `_largest`."""
+    steps = np.floor(packed / _CODES)
+    return steps / _RESOLUTION, (packed - steps * _CODES).astype(np.int64)
+
+
 @functools.cache
 def _compiled(skeleton: Skeleton) -> Any:
     def single(knob_values: Any, arguments: Mapping[str, Any]) -> Any:
         point = _point(skeleton, knob_values, arguments)
         metrics = jnp.stack([jnp.asarray(point.metrics[m], jnp.float64) for m in METRICS])
-        worst: Any = -jnp.inf
-        reason: Any = jnp.zeros((), jnp.int32)
-        for code, amount in point.violations.items():
-            beats = amount > worst
-            worst = jnp.where(beats, amount, worst)
-            reason = jnp.where(beats, REASON_CODES.index(code), reason)
-        return metrics, worst, reason
+        return metrics, _largest(point.violations)
 
     def batch(rows: Any, arguments: Mapping[str, Any]) -> Any:
         values = _knob_values(rows, arguments)
-        return jax.vmap(single, in_axes=(1, None), out_axes=(1, 0, 0))(values, arguments)
+        return jax.vmap(single, in_axes=(1, None), out_axes=(1, 0))(values, arguments)
 
     return jax.jit(batch, compiler_options=_COMPILER_OPTIONS)
+
+
+@functools.cache
+def _compiled_view(skeleton: Skeleton, view: Callable[[Point], Any]) -> Any:
+    def viewed(rows: Any, arguments: Mapping[str, Any]) -> Any:
+        return view(_point(skeleton, _knob_values(rows, arguments)[:, 0], arguments))
+
+    return jax.jit(viewed)

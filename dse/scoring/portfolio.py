@@ -36,7 +36,7 @@ def combine(
     for objective in objectives:
         values = np.array([score[objective.metric] for score in scores])
         if objective.aggregate == "mean":
-            out[objective.text] = float(np.dot(weights, values))
+            out[objective.text] = float(np.average(values, weights=weights))
         elif objective.aggregate == "worst":
             worst = values.min() if objective.direction == "maximize" else values.max()
             out[objective.text] = float(worst)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -58,15 +57,16 @@ def read_assumptions(
 
 
 def _band(name: str, label: str, raw: object) -> Band:
+    from models.variants import check_band
+
     numbers: list[Any] = raw if isinstance(raw, list) and len(raw) == 2 else [None]
-    if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
         raise SpaceError(f"{raw!r} should be two numbers, [low, high] in nats per token")
     low, high = float(numbers[0]), float(numbers[1])
-    if not (0 <= low <= high and high > 0):
-        raise SpaceError(
-            f"{name} {label}: a band needs 0 <= low <= high and high > 0, as an inexact change is "
-            f"never assumed to be free; it is [{low:g}, {high:g}]"
-        )
+    try:
+        check_band(low, high)
+    except ValueError as error:
+        raise SpaceError(f"{name} {label}: {error}") from None
     return low, high
 
 
@@ -80,27 +80,48 @@ def with_bands(
     """`knobs` with assumed bands among the fields of their choices. Records a problem for each
     choice that has no law and no assumption."""
     return {
-        name: _with_band(knob, assumed.get(name, {}), architecture, (*path, name), problems)
+        name: _with_band(
+            knob,
+            assumed.get(name, {}),
+            _has_priced_companion(knob, knobs, assumed),
+            architecture,
+            (*path, name),
+            problems,
+        )
         for name, knob in knobs.items()
     }
+
+
+def _has_priced_companion(
+    knob: Knob, knobs: Mapping[str, Knob], assumed: Mapping[str, Mapping[str, Band]]
+) -> bool:
+    """Whether another knob of the same band has one assumed for every setting but the released."""
+    for name, bands in assumed.items():
+        entry = find(name, "model")
+        if name != knob.name and entry.band == find(knob.name, "model").band:
+            released = neutral_choice(entry).fields
+            return all(c.label in bands or c.fields == released for c in knobs[name].choices)
+    return False
 
 
 def _with_band(
     knob: Knob,
     bands: Mapping[str, Band],
+    companion: bool,
     architecture: Architecture,
     path: Path,
     problems: Problems,
 ) -> Knob:
-    from models.variants import transform_of
+    from models.variants import unpriced_choice
 
     entry = find(knob.name, "model")
     reasons = {
         c.label: reason
         for c in knob.choices
         if c.label not in bands
-        for field, value in c.fields.items()
-        if (reason := transform_of(field).missing_law(architecture, field, value)) is not None
+        # A window's length changes nothing by itself; the band of its share is its price.
+        and not (companion and not _choice_is_inexact(c, architecture))
+        and (reason := unpriced_choice(architecture, c.fields)) is not None
     }
     if reasons:
         example = ", ".join(f"{label}: [0.0, 0.02]" for label in reasons)
@@ -177,7 +198,11 @@ def check_priced(
 
 def _is_inexact(knob: Knob, architecture: Architecture) -> bool:
     """Whether some choice changes what the model computes."""
+    return any(_choice_is_inexact(choice_, architecture) for choice_ in knob.choices)
+
+
+def _choice_is_inexact(setting: Choice, architecture: Architecture) -> bool:
     from models.variants import TRANSFORMS, Variant
 
-    variants = [Variant(**choice_.fields) for choice_ in knob.choices]
-    return any(t.inexact(architecture, variant) for t in TRANSFORMS for variant in variants)
+    variant = Variant(**setting.fields)
+    return any(t.inexact(architecture, variant) for t in TRANSFORMS)

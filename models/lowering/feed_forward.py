@@ -20,10 +20,12 @@ def lower_feed_forward(
     """Operators of all layers of `block` in one pipeline stage, on one chip.
 
     `side` is the number of shards of the hidden dimension in the 2-D layout (1 in the 1-D layout).
+    Mixture-of-experts blocks keep the 1-D layout: their experts hold whole rows, so that every chip
+    needs the whole hidden dimension of its tokens.
     """
     if isinstance(block, DenseFFN):
         return _dense(s, block, side, suffix)
-    return _experts(s, block, imbalance, side, suffix)
+    return _experts(s, block, imbalance, 1.0, suffix)
 
 
 def _dense(s: Shared, f: DenseFFN, side: Number, suffix: str) -> list[Operator]:
@@ -111,7 +113,7 @@ def _reduce(
             payload_bytes=tokens_bytes / d.attention_data,
         ),
     ]
-    if is_zero(d.layout_2d):
+    if is_zero(d.layout_2d) or is_zero(side - 1):
         return ops
     grid = jnp.where(two_d, 1.0, 0.0) * count
     width_bytes = s.phase.ffn_tokens * 2 * ceil_div(width, d.model_parallel) * side

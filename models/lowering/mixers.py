@@ -11,7 +11,14 @@ from hwmodel.ops import Attention as AttentionOp
 from hwmodel.ops import Collective, Matmul, Numerics, Operator, Vector
 from hwmodel.theta import Theta
 from hwmodel.whole import ceil_div
-from models.architecture import Attention, LatentAttention, Mixer, Recurrent, kv_layer_count
+from models.architecture import (
+    Attention,
+    LatentAttention,
+    Mixer,
+    Recurrent,
+    index_layer_count,
+    kv_layer_count,
+)
 from models.deployment import Deployment
 from models.lowering.phase import Phase
 
@@ -33,10 +40,15 @@ class Shared:
     residual_streams: Number
 
 
-def lower_mixer(s: Shared, mixer: Mixer, suffix: str) -> list[Operator]:
-    """Operators of all layers of `mixer` in one pipeline stage, on one chip."""
+def lower_mixer(
+    s: Shared, mixer: Mixer, suffix: str, twin: Attention | None = None
+) -> list[Operator]:
+    """Operators of all layers of `mixer` in one pipeline stage, on one chip.
+
+    `twin` are the windowed layers split off a full-attention entry: they share its projections.
+    """
     if isinstance(mixer, Attention):
-        return _softmax(s, mixer, suffix)
+        return _softmax(s, mixer, suffix, twin)
     if isinstance(mixer, LatentAttention):
         return _latent(s, mixer, suffix)
     return _recurrent(s, mixer, suffix)
@@ -127,7 +139,17 @@ def _indexer(
         return []
     p, d = s.phase, s.deployment
     length = ceil_div(p.attended_tokens(0), d.context if p.decode else 1.0)
+    if isinstance(m, LatentAttention) and not is_zero(m.index_layers + 1):
+        count = index_layer_count(m) * s.layer_share  # the other layers reuse its choice
     return [
+        Matmul(
+            name=f"index key and weights{suffix}",
+            count=count,
+            m=p.projection_tokens,
+            k=s.hidden,
+            n=m.index_head_dim + m.index_heads,
+            numerics=s.numerics,
+        ),
         Matmul(
             name=f"index queries{suffix}",
             count=count,
@@ -150,12 +172,15 @@ def _indexer(
     ]
 
 
-def _softmax(s: Shared, a: Attention, suffix: str) -> list[Operator]:
+def _softmax(s: Shared, a: Attention, suffix: str, twin: Attention | None) -> list[Operator]:
     p, d = s.phase, s.deployment
-    count = a.layers * s.layer_share
+    layers, kv_layers = a.layers, kv_layer_count(a)
+    if twin is not None:
+        layers, kv_layers = layers + twin.layers, kv_layers + kv_layer_count(twin)
+    count = layers * s.layer_share
     heads = a.q_heads / d.attention_tensor
     kv_heads = kv_heads_per_chip(a, d)
-    kv_share = kv_layer_count(a) / jnp.maximum(a.layers, 1e-9)
+    kv_share = 1.0 if _owns_all_kv(a) else kv_layers / jnp.maximum(layers, 1e-9)
     q_width = heads * (a.qk_head_dim + a.output_gate * a.v_head_dim)
     kv_width = kv_heads * (a.qk_head_dim + (a.kv_projections - 1) * a.v_head_dim)
     rotary = p.projection_tokens * (heads + kv_heads) * a.qk_head_dim
@@ -197,26 +222,10 @@ def _softmax(s: Shared, a: Attention, suffix: str) -> list[Operator]:
         ]
     ops += _indexer(s, a, count, q_input, suffix)
 
-    attended = cached_tokens(a, p.attended_tokens(0)) if not is_zero(
-        _compressed(a)
-    ) else p.attended_tokens(a.window)
-    if not is_zero(a.select_tokens):
-        attended = jnp.where(a.select_tokens > 0, jnp.minimum(attended, a.select_tokens), attended)
-    length = ceil_div(attended, d.context) if p.decode else attended
-    width = cached_width(a)
-    ops.append(
-        AttentionOp(
-            name=f"attention{suffix}",
-            count=count,
-            groups=kv_heads * p.sequences,
-            rows=heads / kv_heads * p.query_tokens,
-            length=length,
-            qk_width=a.qk_head_dim,
-            v_width=a.v_head_dim,
-            kv_bytes=length * width * s.kv_bits / 8,
-            kv_elements_converted=jnp.where(s.kv_bits < 16, length * width, 0.0),
-        )
-    )
+    ops += _attention(s, a, suffix)
+    if twin is not None:
+        ops += _attention(s, twin, f"{suffix} (window)")
+
     out_width = heads * a.v_head_dim
     residual = residual_ops(s, p.projection_tokens, s.hidden)
     if is_zero(a.o_lora_rank):
@@ -254,11 +263,61 @@ def _softmax(s: Shared, a: Attention, suffix: str) -> list[Operator]:
             ),
         ]
     ops.append(_all_reduce(s, count, suffix))
-    kv_gathered = kv_heads * length * width * s.kv_bits / 8
-    ops += _context_collectives(
-        s, count, suffix, kv_gathered, heads * a.qk_head_dim, heads * a.v_head_dim
-    )
     return ops
+
+
+def _owns_all_kv(a: Attention) -> bool:
+    return isinstance(a.kv_layers, int | float) and a.kv_layers == -1
+
+
+def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
+    """The attention of one entry's layers over its own span, and its context-parallel exchange."""
+    p, d = s.phase, s.deployment
+    count = a.layers * s.layer_share
+    heads = a.q_heads / d.attention_tensor
+    kv_heads = kv_heads_per_chip(a, d)
+    attended = p.attended_tokens(a.window)
+    if not is_zero(_compressed(a)):
+        attended = cached_tokens(a, p.attended_tokens(0))
+    if not is_zero(a.select_tokens):
+        attended = jnp.where(a.select_tokens > 0, jnp.minimum(attended, a.select_tokens), attended)
+    length = ceil_div(attended, d.context) if p.decode else attended
+    width = cached_width(a)
+    kv_bytes = length * width * s.kv_bits / 8
+    op = AttentionOp(
+        name=f"attention{suffix}",
+        count=count,
+        groups=kv_heads * p.sequences,
+        rows=heads / kv_heads * p.query_tokens,
+        length=length,
+        qk_width=a.qk_head_dim,
+        v_width=a.v_head_dim,
+        kv_bytes=kv_bytes,
+        kv_elements_converted=jnp.where(s.kv_bits < 16, length * width, 0.0),
+    )
+    return [
+        op,
+        *_context_collectives(
+            s,
+            count,
+            suffix,
+            kv_heads * _gathered_tokens(p, a) * width * s.kv_bits / 8,
+            heads * a.qk_head_dim,
+            heads * a.v_head_dim,
+        ),
+    ]
+
+
+def _gathered_tokens(p: Phase, a: Attention) -> Number:
+    """Cached entries that the chips of a context axis gather in one prefill step: all that the last
+    token sees, of a window only what the chunk's first token reaches back to."""
+    visible = p.visible_tokens
+    if not is_zero(_compressed(a)):
+        return cached_tokens(a, visible)
+    if is_zero(a.window):
+        return visible
+    reach = a.window + p.query_tokens * p.context
+    return jnp.where(a.window > 0, jnp.minimum(visible, reach), visible)
 
 
 def _compressed(a: Attention) -> Number:
@@ -301,6 +360,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
     length = ceil_div(chosen, d.context) if p.decode else chosen
     latent_bytes = length * latent * s.kv_bits / 8
     converted = jnp.where(s.kv_bits < 16, length * latent, 0.0)
+    expanded = p.visible_tokens  # prefill expands all that its last token sees, once per step
     if p.decode:
         ops += [
             Matmul(
@@ -338,11 +398,12 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
             Matmul(
                 name=f"kv up projection{suffix}",
                 count=count,
-                m=length,
+                m=expanded,
                 k=a.kv_lora_rank,
                 n=heads * (a.qk_nope_head_dim + a.v_head_dim),
                 numerics=s.numerics,
-                vpu_ops=converted * s.theta["dequant_ops_per_weight"],
+                vpu_ops=jnp.where(s.kv_bits < 16, expanded * latent, 0.0)
+                * s.theta["dequant_ops_per_weight"],
             ),
             AttentionOp(
                 name=f"latent attention{suffix}",
@@ -368,7 +429,12 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
         _all_reduce(s, count, suffix),
     ]
     ops += _context_collectives(
-        s, count, suffix, latent_bytes, heads * latent, heads * a.kv_lora_rank
+        s,
+        count,
+        suffix,
+        expanded * latent * s.kv_bits / 8,
+        heads * latent,
+        heads * a.kv_lora_rank,
     )
     return ops
 

@@ -13,7 +13,15 @@ from hwmodel.rates import stored_bytes_per_weight
 from hwmodel.rows import hold
 from hwmodel.theta import Theta
 from hwmodel.whole import ceil_div
-from models.architecture import Architecture, Attention, LatentAttention, Recurrent, kv_layer_count
+from models.architecture import (
+    Architecture,
+    Attention,
+    LatentAttention,
+    Mixer,
+    Recurrent,
+    index_layer_count,
+    kv_layer_count,
+)
 from models.deployment import Deployment
 from models.lowering.feed_forward import lower_feed_forward
 from models.lowering.mixers import (
@@ -68,11 +76,13 @@ def lower(
     theta: Theta,
     side: Number = 1.0,
     stage_weight_bytes: Number | None = None,
+    twins: frozenset[int] = frozenset(),
 ) -> Lowered:
     """Lower one phase. `arch` already carries the variant's architecture transforms.
 
     `side` is the hidden-dimension side of the 2-D layout, 1 for the 1-D layout. Prefill holds every
     weight once, so decode, which absorbs MLA's up-projections, takes its `stage_weight_bytes`.
+    `twins` are the positions of mixers that share the projections of the one before.
     """
     s = Shared(
         hidden=arch.hidden,
@@ -86,8 +96,8 @@ def lower(
         residual_streams=arch.residual_streams,
     )
     ops: list[Operator] = [_embedding(s), *_small_weights(s, arch)]
-    for i, mixer in enumerate(arch.mixers):
-        ops += lower_mixer(s, mixer, _suffix(i, len(arch.mixers)))
+    for i, (mixer, twin) in enumerate(_with_twins(arch, twins)):
+        ops += lower_mixer(s, mixer, _suffix(i, len(arch.mixers) - len(twins)), twin)
     for i, block in enumerate(arch.feed_forwards):
         ops += lower_feed_forward(
             s, block, w.expert_imbalance, side, _suffix(i, len(arch.feed_forwards))
@@ -98,6 +108,17 @@ def lower(
         stage_weight_bytes, _ = hold((resident_weight_bytes(ops), s.layer_share))
     ops += _weight_gather(s, stage_weight_bytes)
     return Lowered(phase=phase, operators=tuple(ops), stage_weight_bytes=stage_weight_bytes)
+
+
+def _with_twins(
+    arch: Architecture, twins: frozenset[int]
+) -> list[tuple[Mixer, Attention | None]]:
+    pairs: list[tuple[Mixer, Attention | None]] = []
+    for i, mixer in enumerate(arch.mixers):
+        if i not in twins:
+            follower = arch.mixers[i + 1] if i + 1 in twins else None
+            pairs.append((mixer, follower if isinstance(follower, Attention) else None))
+    return pairs
 
 
 def _suffix(index: int, count: int) -> str:
@@ -229,10 +250,10 @@ def kv_bytes_per_sequence_per_chip(
             entries = kv_layer_count(m) * cached_tokens(m, tokens)
             total = total + entries * width * variant.kv_bits / 8 / d.context
         elif isinstance(m, LatentAttention):
-            width = m.kv_lora_rank + m.qk_rope_head_dim
+            elements = m.layers * (m.kv_lora_rank + m.qk_rope_head_dim)
             if not is_zero(m.index_heads):
-                width = width + m.index_head_dim
-            total = total + m.layers * tokens * width * variant.kv_bits / 8 / d.context
+                elements = elements + index_layer_count(m) * m.index_head_dim
+            total = total + tokens * elements * variant.kv_bits / 8 / d.context
         elif isinstance(m, Recurrent):
             heads = ceil_div(m.heads, d.attention_tensor)
             state = heads * m.key_dim * m.value_dim * m.state_bits

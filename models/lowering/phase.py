@@ -49,6 +49,16 @@ class Phase:
             new,
         )
 
+    @property
+    def visible_tokens(self) -> Number:
+        """Mean over the steps of the tokens that the last new token sees, rounded up to whole.
+
+        What one step needs once whatever its number of queries: each step's own end, not the mean
+        position inside it.
+        """
+        new = self.last_token - self.first_token
+        return self.first_token + ceil_div(new * (self.steps + 1), 2 * self.steps)
+
 
 def _positions_below(last: Number, window: Number) -> Number:
     """Sum of min(t, window) over t = 1..last; window 0 means no window."""

@@ -27,7 +27,7 @@ from models.variants.registry import (
 from models.variants.training import UnknownTrainingTokensError, training_tokens
 from models.variants.transform import Band, Condition, Explanation, Transform
 from models.variants.variant import NEUTRAL, Variant
-from models.variants.window import expand
+from models.variants.window import expand, twins
 
 __all__ = [
     "NEUTRAL",
@@ -54,5 +54,6 @@ __all__ = [
     "requires_assumption",
     "training_tokens",
     "transform_of",
+    "twins",
     "unpriced_choice",
 ]

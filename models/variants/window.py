@@ -44,6 +44,15 @@ def expand(arch: Architecture, window: bool) -> Architecture:
     return dataclasses.replace(arch, mixers=tuple(mixers))
 
 
+def twins(arch: Architecture) -> frozenset[int]:
+    """Positions of the twins in an expanded architecture: same projections as the entry before."""
+    return frozenset(
+        i
+        for i, m in enumerate(arch.mixers)
+        if isinstance(m, Attention) and is_plain(m.window) and m.window == _TWIN
+    )
+
+
 def _is_full(a: Attention) -> bool:
     """Full attention over the uncompressed cache (plain numbers)."""
     return bool(a.window == 0 and a.compress_ratio == 1 and a.select_tokens == 0)

@@ -1,0 +1,72 @@
+"""What a reader must know about every number of a study: the rung, and what the study assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from search_spaces.knob import Knob
+
+ANALYTICAL = (
+    "All numbers are of the analytical rung: equations with published or estimated constants, "
+    "not yet calibrated against measured kernels."
+)
+
+_LOW, _HIGH = "_nats_low", "_nats_high"
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A band of quality loss, in nats per token, that the study states where no law exists."""
+
+    knob: str
+    choice: str
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """`head_dim 64: 0 to 0.02 nats/token`."""
+        return f"{self.knob} {self.choice}: {self.low:g} to {self.high:g} nats/token"
+
+
+def assumptions(knobs: Sequence[Knob]) -> list[Assumption]:
+    """The bands that the choices of a study's knobs carry."""
+    found = []
+    for knob in knobs:
+        for choice in knob.choices:
+            for field, high in choice.fields.items():
+                if field.endswith(_HIGH) and high > 0:
+                    low = choice.fields[field.removesuffix(_HIGH) + _LOW]
+                    found.append(Assumption(knob.name, choice.label, low, high))
+    return found
+
+
+def notes(chip: str) -> list[str]:
+    """Sentences on the model as a whole, and on the base chip where it is an unvalidated bound."""
+    from hwmodel.presets import describe
+
+    unvalidated = describe(chip)["unvalidated"]
+    return [ANALYTICAL, *([f"{chip}: {unvalidated}"] if unvalidated else [])]
+
+
+def to_meta(knobs: Sequence[Knob], chip: str) -> dict[str, Any]:
+    """What `meta.json` keeps of both."""
+    return {"assumptions": [asdict(a) for a in assumptions(knobs)], "notes": notes(chip)}
+
+
+def in_force(meta: Mapping[str, Any], params: Mapping[str, str]) -> list[Assumption]:
+    """The assumptions of a study (its `meta.json`) that a candidate's settings make use of."""
+    known = [Assumption(**row) for row in meta.get("assumptions", [])]
+    return [a for a in known if params.get(a.knob) == a.choice]
+
+
+def footer(meta: Mapping[str, Any]) -> list[str]:
+    """Lines below every table of results."""
+    assumed = [Assumption(**row).text for row in meta.get("assumptions", [])]
+    lines = list(meta.get("notes", [ANALYTICAL]))
+    if assumed:
+        lines.append(f"Assumed by the study: {'; '.join(assumed)}.")
+    return lines
