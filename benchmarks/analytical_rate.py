@@ -3,14 +3,14 @@
     python benchmarks/analytical_rate.py [--candidates 1000000] [--repeats 5]
 
 For each model a study over every knob that applies to it is written, random rows are drawn and
-filtered to legal ones, and scored by two threads through the same compiled function that studies use.
-The time is from int32 knob indices in host memory to float64 metrics in host memory, after
-compilation; the compilation is timed apart, with the on-disk cache empty. The best and the median of
-the repeats are printed, because the machine is usually shared.
+filtered to legal ones, and scored by two threads through the same compiled function that studies
+use. The time is from int32 knob indices in host memory to float64 metrics in host memory, after
+compilation; the compilation is timed apart, with the on-disk cache empty. The best and the median
+of the repeats are printed, because the machine is usually shared.
 
 Peers, in the same run and on the same rows: the same equations called for one candidate at a time,
-and a plain vectorised NumPy roofline (max of FLOPs / peak and bytes / bandwidth; no tiles, no network,
-no energy, area, cost or legality), which shows what the detail costs.
+and a plain vectorised NumPy roofline (max of FLOPs / peak and bytes / bandwidth; no tiles, no
+network, no energy, area, cost or legality), which shows what the detail costs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,11 @@ def study_over_all_knobs(model: str, folder: Path):
     lines += ["  assume:", *assumed] if assumed else []
     lines += ["workload: {prompt_tokens: 4000, output_tokens: 1000}", "deployment:", "  knobs:"]
     lines += [f"    {n}: default" for n in sections["deployment"]]
-    lines += ["objectives:", "  - maximize: tokens_per_s_per_chip", "  - minimize: quality_loss_nats"]
+    lines += [
+        "objectives:",
+        "  - maximize: tokens_per_s_per_chip",
+        "  - minimize: quality_loss_nats",
+    ]
     path = folder / f"{model}.yaml"
     path.write_text("\n".join(lines) + "\n")
     return load(path)

@@ -2,9 +2,9 @@
 
     python benchmarks/study_time.py [--study studies/llama31-70b-serving.yaml] [--warm]
 
-Runs `dse run` with an empty compilation cache (with --warm a second time, with the cache filled) and
-prints wall seconds, the seconds until the first trial could be asked (imports, reading the study,
-compiling), and the peak memory of the process. The peer, in the same run, is Optuna's own
+Runs `dse run` with an empty compilation cache (with --warm a second time, with the cache filled)
+and prints wall seconds, the seconds until the first trial could be asked (imports, reading the
+study, compiling), and the peak memory of the process. The peer, in the same run, is Optuna's own
 `Study.optimize` with the same sampler and the same scorer, one trial at a time, on a few trials.
 """
 

@@ -186,8 +186,10 @@ class Scorer:
                     Score(
                         legal=False,
                         reason="solve_limits",
-                        explanation=f"no mapping meets the solve limits; closest is {solved.blocking}"
-                        f" missed by {solved.violation:.0%}",
+                        explanation=(
+                            "no mapping meets the solve limits; closest is "
+                            f"{solved.blocking} missed by {solved.violation:.0%}"
+                        ),
                         repair=f"relax {solved.blocking}, or widen the solved knobs",
                         violation=solved.violation,
                         solved=labels,

@@ -22,7 +22,7 @@ Number = Any
 
 
 def attention_cycles(r: Rates, fmt: MxuFormat, op: Row) -> Number:
-    """Cycles of the busiest matrix unit for all groups of the operator row `op` (scores and values)."""
+    """Cycles of the busiest matrix unit for all groups of `op` (scores and values)."""
     qk_tiles = ceil_div(op["qk_width"], r.mxu_rows)
     v_tiles = ceil_div(op["v_width"], r.mxu_cols)
 
@@ -49,4 +49,7 @@ def softmax_vpu_ops(theta: Theta, op: Row) -> Number:
     indexer); widening of a narrow cache."""
     scores = op["groups"] * op["rows"] * op["length"]
     per_score = theta["softmax_ops_per_score"] * op["softmax"] + (1 - op["softmax"])
-    return scores * per_score + op["groups"] * op["kv_elements_converted"] * theta["dequant_ops_per_weight"]
+    return (
+        scores * per_score
+        + op["groups"] * op["kv_elements_converted"] * theta["dequant_ops_per_weight"]
+    )

@@ -2,7 +2,7 @@
 
 A `Chip` holds numbers only, so that the same equations accept Python floats, NumPy arrays or traced
 JAX scalars in any field. Names, sources and prose live in `hwmodel/chips/*.yaml` and are read by
-`hwmodel.chips.load`. Nothing in the equations depends on the name of a generation.
+`hwmodel.presets.load`. Nothing in the equations depends on the name of a generation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Chip:
     mxu_cadence_bf16_cycles: Number = describe("cycles", "cycles between bf16 vmatmul issues")
     mxu_latch_cadence_cycles: Number = describe("cycles", "cycles between weight-latch issues")
     mxu_latency_cycles: Number = describe("cycles", "first input row to first output row")
-    mxu_row_tile: Number = describe("rows", "M tile handed to one unit; 0 = rows stream freely (TPU)")
+    mxu_row_tile: Number = describe(
+        "rows", "M tile handed to one unit; 0 = rows stream freely (TPU)"
+    )
     int8_rate: Number = describe("x", "int8 rows per cycle over bf16; 0 = not native")
     fp8_rate: Number = describe("x", "fp8 rows per cycle over bf16; 0 = not native")
     int4_rate: Number = describe("x", "int4 or fp4 rows per cycle over bf16; 0 = not native")
@@ -67,15 +69,23 @@ class Chip:
     ici_links: Number = describe("links", "ICI links per chip")
     ici_link_bandwidth_bytes_per_s: Number = describe("B/s", "one-way bandwidth of one link")
     ici_torus_ndims: Number = describe("dims", "torus dimensions the links are wired for")
-    ici_wrap_multiple: Number = describe("chips", "a torus side has wrap-around at multiples of this")
-    ici_switched: Number = describe("flag", "1 = any-to-any at injection bandwidth (NVLink, Boardfly)")
+    ici_wrap_multiple: Number = describe(
+        "chips", "a torus side has wrap-around at multiples of this"
+    )
+    ici_switched: Number = describe(
+        "flag", "1 = any-to-any at injection bandwidth (NVLink, Boardfly)"
+    )
     ici_hop_latency_s: Number = describe("s", "latency of one hop")
     ici_max_chips: Number = describe("chips", "largest ICI domain (pod)")
-    dcn_bandwidth_bytes_per_s: Number = describe("B/s", "data-centre network bandwidth per chip, one way")
+    dcn_bandwidth_bytes_per_s: Number = describe(
+        "B/s", "data-centre network bandwidth per chip, one way"
+    )
     dcn_latency_s: Number = describe("s", "latency of one DCN message")
 
     # --- money
-    list_price_usd_per_hour: Number = describe("USD/h", "published on-demand price; NaN = none published")
+    list_price_usd_per_hour: Number = describe(
+        "USD/h", "published on-demand price; NaN = none published"
+    )
 
     @property
     def mxu_count(self) -> Number:

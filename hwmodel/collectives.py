@@ -1,13 +1,12 @@
 """Collectives on 1-, 2- and 3-dimensional tori, with and without wrap-around, and over DCN.
 
-Mesh axes take torus axes in a stated order: the chips of a slice are numbered x fastest, and an axis
-that starts at stride c and has size n occupies in torus dimension d the factor
-min(c n, S_{d+1}) / max(c, S_d), with S the cumulative torus sizes. Whatever exceeds the slice crosses
-DCN.
+Mesh axes take torus axes in a stated order: the chips of a slice are numbered x fastest, and an
+axis that starts at stride c and has size n occupies in torus dimension d the factor min(c n,
+S_{d+1}) / max(c, S_d), with S the cumulative torus sizes. Whatever exceeds the slice crosses DCN.
 
-Costs follow the Scaling Book: with bidirectional axis bandwidth W, all-gather and reduce-scatter of V
-bytes take V / W, all-reduce 2 V / W, all-to-all V / 4 W on a ring; without wrap-around twice as long;
-an axis over several torus dimensions uses the links of all of them.
+Costs follow the Scaling Book: with bidirectional axis bandwidth W, all-gather and reduce-scatter of
+V bytes take V / W, all-reduce 2 V / W, all-to-all V / 4 W on a ring; without wrap-around twice as
+long; an axis over several torus dimensions uses the links of all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Number = Any
 class Fabric:
     """What the links of one candidate's chip and the sides of its slice offer."""
 
-    starts: tuple[Number, ...]  # cumulative sizes S_d of the torus sides before d; last: slice chips
+    starts: tuple[Number, ...]  # cumulative torus sizes S_d before side d; last: slice chips
     starts_inverse: tuple[Number, ...]
     closes: tuple[Number, ...]  # True where a whole side has wrap-around
     link_s_per_byte: Number
@@ -178,7 +177,8 @@ def _axis(f: Fabric, start: Number, size: Number) -> dict[str, Number]:
         bandwidth = bandwidth + jnp.where(upper > lower, directions / interleaved, 0.0)
         passes = interleaved * jnp.where(ring, 0.5, 1.0)
         hops = hops + (factor - 1) * passes
-        # A byte to a random peer crosses a quarter of a ring's links, twice that of a line's middle.
+        # A byte to a random peer crosses a quarter of a ring's links, twice that of a line's
+        # middle.
         occupancy = jnp.maximum(occupancy, jnp.where(factor > 1, factor * passes, 0.0))
         broken = broken | (factor != jnp.floor(factor))
         factors.append(factor)

@@ -1,4 +1,5 @@
-"""Time of a matmul on the matrix units: issue cadence, weight latches, packing and tile quantisation.
+"""Time of a matmul on the matrix units: issue cadence, weight latches, packing and tile
+quantisation.
 
 One *pass* streams m rows through one latched [K, N] weight tile. Latches are double-buffered, so a
 pass costs max(issue, latch) cycles and only the first latch of an operator is exposed, with the
@@ -20,16 +21,20 @@ Number = Any
 def mxu_cycles(r: Rates, fmt: MxuFormat, m: Number, k: Number, n: Number, groups: Number) -> Number:
     """Cycles that the busiest matrix unit is occupied by `groups` products [m, k] @ [k, n].
 
-    passes = ceil(k / K) · ceil(n / N) · groups are dealt to all matrix units, at least one pass each.
-    A chip whose units take fixed row tiles (GPU) also tiles m and is quantised in whole waves. N:M
-    sparsity shortens the contraction, hence the passes. `m` and `groups` may be expected values.
+    passes = ceil(k / K) · ceil(n / N) · groups are dealt to all matrix units, at least one pass
+    each. A chip whose units take fixed row tiles (GPU) also tiles m and is quantised in whole
+    waves. N:M sparsity shortens the contraction, hence the passes. `m` and `groups` may be expected
+    values.
     """
     tiles = ceil_div(n, r.mxu_cols) * groups
-    return deal(r, ceil_div(k, r.mxu_rows), tiles, pass_cycles(r, fmt, m), m) * fmt.nm_speedup_inverse
+    return (
+        deal(r, ceil_div(k, r.mxu_rows), tiles, pass_cycles(r, fmt, m), m) * fmt.nm_speedup_inverse
+    )
 
 
 def deal(r: Rates, depth: Number, tiles: Number, cycles: Number, m: Number) -> Number:
-    """Cycles of the busiest unit when `tiles` output tiles, each `depth` passes of `cycles`, are dealt.
+    """Cycles of the busiest unit when `tiles` output tiles, each `depth` passes of `cycles`, are
+    dealt.
 
     A TPU splits the contraction over its few units as well, so only the last pass is uneven. A GPU
     gives each unit whole output tiles of fixed height, wave after wave, and splits the contraction
@@ -59,6 +64,6 @@ def pass_cycles(r: Rates, fmt: MxuFormat, m: Number) -> Number:
 
 
 def issue_cycles(fmt: MxuFormat, rows: Number) -> Number:
-    """Cycles to stream `rows` >= 1 in whole vmatmul issues (of an expected, fractional number of rows
-    a remainder below half a row is dropped)."""
+    """Cycles to stream `rows` >= 1 in whole vmatmul issues (of an expected, fractional number of
+    rows a remainder below half a row is dropped)."""
     return ceil_div(rows, fmt.rows_per_issue) * fmt.cycles_per_issue

@@ -1,7 +1,7 @@
 """The operator vocabulary: what any workload is lowered to before it is timed on a chip.
 
-Every operator is one chip's share of the work. `count` is how often it runs in one step (layers of a
-pipeline stage, usually). All numbers may be traced JAX scalars; the list of operators is static.
+Every operator is one chip's share of the work. `count` is how often it runs in one step (layers of
+a pipeline stage, usually). All numbers may be traced JAX scalars; the list of operators is static.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Matmul:
 class Attention:
     """Fused softmax attention (flash form): scores never leave the chip.
 
-    `groups` = sequences × KV heads of this chip. Each group multiplies `rows` query rows (query heads
-    that share the KV head × query tokens) with `length` cached entries of width `qk_width`, and the
-    probabilities with values of width `v_width`. `kv_bytes` is what HBM must deliver per group once;
-    `kv_elements_converted` counts cached elements that the VPU must widen per group.
+    `groups` = sequences × KV heads of this chip. Each group multiplies `rows` query rows (query
+    heads that share the KV head × query tokens) with `length` cached entries of width `qk_width`,
+    and the probabilities with values of width `v_width`. `kv_bytes` is what HBM must deliver per
+    group once; `kv_elements_converted` counts cached elements that the VPU must widen per group.
     """
 
     name: str
@@ -74,7 +74,8 @@ class Attention:
     kv_bytes: Number
     kv_elements_converted: Number = 0.0
     softmax: Number = 1.0
-    """1 for attention, 0 for a score pass without softmax and values (a sparse-attention indexer)."""
+    """1 for attention, 0 for a score pass without softmax and values (a sparse-attention
+    indexer)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +88,7 @@ class Vector:
     hbm_bytes: Number = 0.0
 
 
-CollectiveKind = Literal[
-    "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"
-]
+CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +96,9 @@ class Collective:
     """A collective over one logical mesh axis (a key of `Network.axes`).
 
     `payload_bytes`: all_gather / reduce_scatter / all_reduce, the full (gathered) array per group;
-    all_to_all, the bytes each chip sends in all; permute, the bytes each chip sends to its neighbour.
-    `hides` says what may hide it: "prefetch" (weights known in advance, any work of the step),
-    "matmul" (partly, by the neighbouring matmuls of the same layer) or "nothing".
+    all_to_all, the bytes each chip sends in all; permute, the bytes each chip sends to its
+    neighbour. `hides` says what may hide it: "prefetch" (weights known in advance, any work of the
+    step), "matmul" (partly, by the neighbouring matmuls of the same layer) or "nothing".
     """
 
     name: str

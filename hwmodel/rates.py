@@ -1,7 +1,7 @@
 """Rates: what one candidate's chip does per second, derived once and used by every operator.
 
-All the divisions by a chip's bandwidths and clocks happen here, so that the time of an operator is a
-handful of multiplications.
+All the divisions by a chip's bandwidths and clocks happen here, so that the time of an operator is
+a handful of multiplications.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class MxuFormat:
 def mxu_format(chip: Chip, theta: Theta, numerics: Numerics) -> MxuFormat:
     """Resolve a format: a rate of 0 means not native, then operands are widened to bf16.
 
-    A vmatmul feeds rows = sublanes · 32 / bits rows and issues every rows / (rows per cycle) cycles;
-    latching a [K, N] tile takes K / rows latch issues (openxla/xla `platform_info.py`,
+    A vmatmul feeds rows = sublanes · 32 / bits rows, one every rows / (rows per cycle) cycles;
+    latching a [K, N] tile takes K / rows issues (openxla/xla `platform_info.py`,
     `cost_model.py`). Weights narrower than the multiplied width are widened on the VPU; N:M weights
     are expanded there when the matrix units cannot skip zeros.
     """
@@ -127,8 +127,8 @@ def mxu_format(chip: Chip, theta: Theta, numerics: Numerics) -> MxuFormat:
 def stored_bytes_per_weight(numerics: Numerics) -> Number:
     """Stored bytes per dense weight: N:M weights keep n of m values plus an index each.
 
-    The index of one kept value among m takes ceil(log2 m) bits (openxla cost model, sparse operand);
-    m is 1, 2, 4, 8 or 16.
+    The index of one kept value among m takes ceil(log2 m) bits (openxla cost model, sparse
+    operand); m is 1, 2, 4, 8 or 16.
     """
     m = numerics.nm_m
     index_bits = sum(jnp.where(m > power, 1.0, 0.0) for power in (1, 2, 4, 8))

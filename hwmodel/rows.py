@@ -2,7 +2,8 @@
 
 Operators of one kind are stacked into arrays [rows] per field and the equations run under
 `lax.scan`. That keeps a compilation small whatever the number of operators, and stores each result
-once: left to itself XLA:CPU fuses cheap producers into every consumer and computes them again there.
+once: left to itself XLA:CPU fuses cheap producers into every consumer and computes them again
+there.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def hold(values: Sequence[Number]) -> list[Number]:
     traced = [i for i, value in enumerate(values) if isinstance(value, jax.Array)]
     if len(traced) < 2:  # a loop of one row would be inlined
         return list(values)
-    held = over_rows(lambda row: {"value": row["value"] * 1.0}, [{"value": values[i]} for i in traced])
+    held = over_rows(
+        lambda row: {"value": row["value"] * 1.0}, [{"value": values[i]} for i in traced]
+    )
     out = list(values)
     for i, row in zip(traced, held, strict=True):
         out[i] = row["value"]

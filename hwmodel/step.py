@@ -250,7 +250,7 @@ def _totals(chip: Chip, theta: Theta, formats: Formats, row: Row) -> dict[str, N
         transfer = row[f"{hides}.transfer_s"]
         hidden = jnp.minimum(fraction * transfer, room_s)
         seconds = seconds + (transfer - hidden) + row[f"{hides}.latency_s"] * latency_share
-    macs = {16: 0.0, 8: 0.0, 4: 0.0}
+    macs: dict[int, Number] = {16: 0.0, 8: 0.0, 4: 0.0}
     for i, (_, fmt) in enumerate(formats.values()):
         executed = row[f"flops.{i}"] / 2 * fmt.nm_speedup_inverse
         bits = fmt.operand_bits
@@ -277,11 +277,12 @@ def _totals(chip: Chip, theta: Theta, formats: Formats, row: Row) -> dict[str, N
 
 
 def _hiding(theta: Theta, row: Row) -> dict[str, tuple[Number, Number, Number]]:
-    """Per way of hiding: hideable fraction of a transfer, seconds to hide it in, latency that stays.
+    """Per way of hiding: hideable fraction of a transfer, seconds to hide it in, latency that
+    stays.
 
-    Transfers beside matmuls hide behind a fraction f of the matmul time, prefetched weights behind a
-    fraction p of what is left of the computation. Hidden time grows at most as fast as the work it
-    hides behind (f + p (1 - f) <= 1), so a faster engine or link never makes a step slower.
+    Transfers beside matmuls hide behind a fraction f of the matmul time, prefetched weights behind
+    a fraction p of what is left of the computation. Hidden time grows at most as fast as the work
+    it hides behind (f + p (1 - f) <= 1), so a faster engine or link never makes a step slower.
     """
     beside = theta["collective_overlap_fraction"]
     ahead = theta["prefetch_overlap_fraction"]

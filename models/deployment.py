@@ -2,10 +2,10 @@
 
 A replica has tensor × expert × pipeline × context × fsdp chips; `data` replicas serve independent
 requests. Feed-forward weights are split over tensor × expert chips; attention is split over
-`attention_tensor` of them and replicated over the other `attention_data`, each with its own requests
-(the layout of MLA and few-KV-head models: attention data-parallel, experts expert-parallel).
-`fsdp` splits weights and requests, and gathers weights layer by layer. `context` splits the tokens of
-a sequence (prefill) and its KV cache (decode).
+`attention_tensor` of them and replicated over the other `attention_data`, each with its own
+requests (the layout of MLA and few-KV-head models: attention data-parallel, experts
+expert-parallel). `fsdp` splits weights and requests, and gathers weights layer by layer. `context`
+splits the tokens of a sequence (prefill) and its KV cache (decode).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ORDERED_AXES = ("tensor", "expert", "context", "fsdp")
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """Degrees, layout and batching of one deployment. `batch` counts the concurrent sequences of all
-    replicas; `prefill_chunk_tokens` are the prompt tokens processed per prefill step."""
+    """Degrees, layout and batching of one deployment. `batch` counts the concurrent sequences of
+    all replicas; `prefill_chunk_tokens` are the prompt tokens processed per prefill step."""
 
     data: Number = 1.0
     fsdp: Number = 1.0
@@ -89,7 +89,8 @@ def slice_fabric(chip: Chip, theta: Theta, d: Deployment) -> Fabric:
 def mesh_axes(f: Fabric, d: Deployment) -> dict[str, Axis]:
     """Lay all mesh axes out on the torus: one `Axis` per logical axis.
 
-    `model` is tensor and expert together, `attention` and `attention_data` its inner and outer part.
+    `model` is tensor and expert together, `attention` and `attention_data` its inner and outer
+    part.
     """
     size = {"tensor": d.tensor, "expert": d.expert, "context": d.context, "fsdp": d.fsdp}
     rank = {
@@ -138,7 +139,8 @@ def two_d_axes(f: Fabric, d: Deployment, model: Axis) -> Grid:
     if isinstance(d.layout_2d, int | float) and d.layout_2d == 0:
         return Grid(side=1.0, axes={}, exists=True)
     first = jnp.where(model.factor_x > 1, model.factor_x, model.factor_y)
-    exists = (first > 1) & (model.ici_size > first)
+    # A second dimension holds at least two: compare with room, 1 / (1 / 49) is more than 49.
+    exists = (first > 1) & (model.per_ici * first < 0.75)
     side = jnp.where((d.layout_2d > 0) & exists, first, 1.0)
     places = {
         "model_x": (model.start, side),

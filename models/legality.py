@@ -91,7 +91,9 @@ def violations(
             violated = 1.0 if violated else 0.0
             if violated == 0:
                 continue
-        out[condition.code] = jnp.maximum(out.get(condition.code, 0.0), jnp.asarray(violated, float))
+        out[condition.code] = jnp.maximum(
+            out.get(condition.code, 0.0), jnp.asarray(violated, float)
+        )
     return out
 
 

@@ -1,24 +1,23 @@
 """The analytical rung: one candidate to its metrics, as one pure JAX function.
 
-`evaluate` times one prefill and one decode step, combines them into steady-state serving with chunked
-prefill, and adds energy, area, cost and quality. Batch scoring is `jit(vmap(evaluate))`, gradients
-are `jax.grad` of it at fixed mapping, and the explanation is the operator table it returns.
+`evaluate` times one prefill and one decode step, combines them into steady-state serving with
+chunked prefill, and adds energy, area, cost and quality. Batch scoring is `jit(vmap(evaluate))`,
+gradients are `jax.grad` of it at fixed mapping, and the explanation is the operator table it
+returns.
 
 Serving, per deployment of B sequences, O output tokens, c prefill steps a prompt, p pipeline stages
-and m sequences per microbatch of a request group: while every sequence completes one request, a chip
-runs m p c prefill stage-steps and O p decode stage-steps, so
+and m sequences per microbatch of a request group: while every sequence completes one request, a
+chip runs m p c prefill stage-steps and O p decode stage-steps, so
 
     cycle_s          = m p c prefill_stage_s + O p decode_stage_s
     tokens_per_s     = B O / cycle_s
     tpot_s           = (cycle_s - c prefill_stage_s) / O      (decode steps plus others' prefill)
-    ttft_s           = (c + p - 1) prefill_stage_s + c p decode_stage_s   (one decode step per chunk)
+    ttft_s           = (c + p - 1) prefill_stage_s + c p decode_stage_s   (a decode step a chunk)
 """
 
 from __future__ import annotations
 
 import dataclasses
-
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +25,8 @@ import jax.numpy as jnp
 
 from hwmodel import area, cost, power
 from hwmodel.chip import Chip
-from hwmodel.step import StepTime, time_steps
 from hwmodel.rows import hold, hold_fields
+from hwmodel.step import StepTime, time_steps
 from hwmodel.theta import Theta
 from models import legality
 from models.architecture import Architecture, kv_bytes_per_token
@@ -106,8 +105,8 @@ def evaluate(
 ) -> Point:
     """Score one assignment: a model variant, deployed on chips, under a workload.
 
-    All numbers may be scalars traced by JAX; run under `jax.enable_x64(True)`. `arch` is the released
-    architecture, already expanded for the transforms the study uses.
+    All numbers may be scalars traced by JAX; run under `jax.enable_x64(True)`. `arch` is the
+    released architecture, already expanded for the transforms the study uses.
     """
     d, w = deployment, workload
     changed = _held(apply(arch, variant))
@@ -118,9 +117,7 @@ def evaluate(
     pre_phase, dec_phase = hold_fields(prefill_phase(d, w)), hold_fields(decode_phase(d, w))
     split = twins(arch)
     pre = lower(changed, variant, d, w, pre_phase, theta, grid.side, twins=split)
-    dec = lower(
-        changed, variant, d, w, dec_phase, theta, grid.side, pre.stage_weight_bytes, split
-    )
+    dec = lower(changed, variant, d, w, dec_phase, theta, grid.side, pre.stage_weight_bytes, split)
     prefill, decode = time_steps(chip, theta, axes, (pre.operators, dec.operators))
 
     p = d.pipeline
@@ -192,7 +189,9 @@ def evaluate(
         "weight_bytes_per_chip": weights,
         "kv_bytes_per_token": kv_per_token,
     }
-    violations = legality.violations(chip, arch, changed, variant, d, w, theta, axes, grid, hbm_used)
+    violations = legality.violations(
+        chip, arch, changed, variant, d, w, theta, axes, grid, hbm_used
+    )
     return Point(metrics, violations, prefill, decode, pre, dec)
 
 

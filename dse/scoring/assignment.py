@@ -1,4 +1,5 @@
-"""One assignment of a study (a model under a workload on the chip) as a batch evaluator over indices."""
+"""One assignment of a study (a model under a workload on the chip) as a batch evaluator over
+indices."""
 
 from __future__ import annotations
 
@@ -21,16 +22,17 @@ from search_spaces.knob import Choice, Knob
 from search_spaces.space import Space
 
 AS_IT_IS = "as it is"
-"""Label of the extra last choice of every chip and model knob: the base chip, the released model."""
+"""Label of the extra last choice of every chip and model knob: the base chip, the released
+model."""
 
 
 @dataclass(frozen=True)
 class Assignment:
     """What scoring needs of one assignment.
 
-    evaluator: scores int32 rows over `space`, the study's sampled knobs followed by the solved ones;
-    its chip and model knobs have one choice more than the study's, `AS_IT_IS`. grid: index rows of
-    the mappings to solve over, [G, solved knobs]; one empty row without `solve`.
+    evaluator: scores int32 rows over `space`, the study's sampled knobs followed by the solved
+    ones; its chip and model knobs have one choice more than the study's, `AS_IT_IS`. grid: index
+    rows of the mappings to solve over, [G, solved knobs]; one empty row without `solve`.
     """
 
     spec: AssignmentSpec

@@ -29,8 +29,8 @@ CHUNK_ROWS = 4096
 """Rows of every batch, padded: XLA's last bits depend on batch length, so there is only one."""
 
 _COMPILER_OPTIONS = {
-    # Fewer live buffers between kernels: measured 1.2 times faster than the concurrent schedule when
-    # both cores already have a chunk each.
+    # Fewer live buffers between kernels: measured 1.2 times faster than the concurrent schedule
+    # when both cores already have a chunk each.
     "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
 }
 
@@ -92,9 +92,7 @@ class BatchEvaluator:
             "column": jnp.asarray(table.column[varying], jnp.int32),
             "offset": jnp.asarray(table.offset[varying], jnp.int32),
             "lut": np.asarray(table.lut, np.float64),
-            "base": {
-                n: float(base[n]) for n in FIELDS if n not in knob_fields and n not in known
-            },
+            "base": {n: float(base[n]) for n in FIELDS if n not in knob_fields and n not in known},
             "architecture": numbers,
             "theta": {k: float(v) for k, v in theta.items()},
             "training_tokens": float(training_tokens),
@@ -158,7 +156,7 @@ def _split_architecture(arch: Architecture) -> tuple[tuple[Any, ...], dict[str, 
     numbers: dict[str, float] = {}
 
     def split(part: Any, prefix: str) -> tuple[Any, ...]:
-        static = []
+        static: list[tuple[str, Any]] = []
         for f in dataclasses.fields(part):
             value = getattr(part, f.name)
             if isinstance(value, tuple):
@@ -230,8 +228,8 @@ _CODES = 64.0  # more than there are reasons
 def _largest(violations: Mapping[str, Any]) -> Any:
     """The largest violation and its reason in one number: whole steps of 2**-24, then the code.
 
-    One maximum instead of two chains of comparisons, which XLA would compute twice over. Exact while
-    a limit is exceeded less than eight million times over.
+    One maximum instead of two chains of comparisons, which XLA would compute twice over. Exact
+    while a limit is exceeded less than eight million times over.
     """
     packed: Any = None
     for reason, amount in violations.items():

@@ -1,4 +1,5 @@
-"""The flat numeric fields of one assignment, and how they split into compile-time and run-time parts.
+"""The flat numeric fields of one assignment, and how they split into compile-time and run-time
+parts.
 
 Fields that no knob sets are passed as scalars, so that other values need no new compilation; fields
 at their neutral value (a degree of 1, no window, no sparsity) are literals, so that the operators

@@ -21,9 +21,9 @@ def combine(
     """Metrics of a candidate from those of its assignments.
 
     Chip metrics keep their name, the others become `<assignment>.<metric>`. Aggregates are named as
-    in the study (`mean(m)`, `worst(m)`, `worst_regret(m)`); a constraint on a plain metric holds for
-    every assignment, so the worst value stands under the plain name. own_best: per metric, the best
-    value found for each assignment alone.
+    in the study (`mean(m)`, `worst(m)`, `worst_regret(m)`); a constraint on a plain metric holds
+    for every assignment, so the worst value stands under the plain name. own_best: per metric, the
+    best value found for each assignment alone.
     """
     out: dict[str, float] = {}
     for name, score in zip(names, scores, strict=True):

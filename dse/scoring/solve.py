@@ -1,4 +1,5 @@
-"""Solving the mapping: the best of a grid for each (chip, variant), and the others worth keeping."""
+"""Solving the mapping: the best of a grid for each (chip, variant), and the others worth
+keeping."""
 
 from __future__ import annotations
 

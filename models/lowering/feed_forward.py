@@ -81,9 +81,9 @@ def _reduce(
 ) -> list[Operator]:
     """Communication around a block split over the `model` axis.
 
-    1-D: gather the tokens of all request groups, then sum partial outputs (an all-reduce, written as
-    reduce-scatter over `model` and all-gather over `attention`, since each chip only needs its own
-    group's tokens). 2-D (Pope et al. 2022, 2211.05102, weight-stationary 2-D): activations are
+    1-D: gather the tokens of all request groups, then sum partial outputs (an all-reduce, written
+    as reduce-scatter over `model` and all-gather over `attention`, since each chip only needs its
+    own group's tokens). 2-D (Pope et al. 2022, 2211.05102, weight-stationary 2-D): activations are
     gathered and scattered over one side of the grid at a time.
     """
     d = s.deployment
@@ -153,9 +153,7 @@ def hit_share(block: MoE, tokens: Number) -> Number:
     return -jnp.expm1(tokens * miss)
 
 
-def _experts(
-    s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str
-) -> list[Operator]:
+def _experts(s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str) -> list[Operator]:
     p, d = s.phase, s.deployment
     count = f.layers * s.layer_share
     hidden_in = s.hidden if is_zero(f.latent_dim) else f.latent_dim
@@ -230,7 +228,9 @@ def _expert_communication(
     own_tokens = p.ffn_tokens / d.attention_data
     sent = own_tokens * jnp.minimum(f.top_k, d.expert) * hidden_in * 2
     gathered = p.ffn_tokens * s.hidden * 2
-    exchange = jnp.where((d.attention_data >= d.expert) & (d.expert > 1) & (sent < gathered), 1.0, 0.0)
+    exchange: Number = jnp.where(
+        (d.attention_data >= d.expert) & (d.expert > 1) & (sent < gathered), 1.0, 0.0
+    )
     if is_zero(d.expert - 1):
         exchange = 0.0
     ops = _reduce(s, count, 0.0, f.shared_width, side, suffix, gather=1.0 - exchange)

@@ -68,8 +68,10 @@ def cached_tokens(a: Attention | LatentAttention, tokens: Number) -> Number:
     """Entries that `tokens` positions leave in the cache of one layer."""
     if isinstance(a, LatentAttention):
         return tokens
-    kept = tokens if is_zero(a.window) else jnp.where(
-        a.window > 0, jnp.minimum(tokens, a.window), tokens
+    kept = (
+        tokens
+        if is_zero(a.window)
+        else jnp.where(a.window > 0, jnp.minimum(tokens, a.window), tokens)
     )
     if isinstance(a.compress_ratio, int | float) and a.compress_ratio == 1:
         return kept
@@ -106,7 +108,11 @@ def _context_collectives(
     s: Shared, count: Number, suffix: str, kv_bytes: Number, query_width: Number, v_width: Number
 ) -> list[Operator]:
     """Prefill gathers K and V over the context axis; decode gathers queries and sums outputs."""
-    if is_zero(s.deployment.context - 1) if isinstance(s.deployment.context, int | float) else False:
+    if (
+        is_zero(s.deployment.context - 1)
+        if isinstance(s.deployment.context, int | float)
+        else False
+    ):
         return []
     if not s.phase.decode:
         return [
@@ -325,7 +331,7 @@ def _compressed(a: Attention) -> Number:
 
 
 def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
-    """MLA: prefill expands keys and values per head, decode absorbs the up-projections (DeepSeek-V2)."""
+    """MLA (DeepSeek-V2): prefill expands K and V per head, decode absorbs the up-projections."""
     p, d = s.phase, s.deployment
     count = a.layers * s.layer_share
     heads = a.heads / d.attention_tensor
@@ -440,7 +446,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
 
 
 def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
-    """Constant-state layers: chunked parallel form in prefill, one state update per token in decode.
+    """Constant-state layers: chunked parallel form in prefill, a state update a token in decode.
 
     Chunked form (Mamba-2, gated linear attention): within a chunk an attention-like product over at
     most `chunk` tokens, between chunks two products with the [key_dim, value_dim] state.
@@ -496,7 +502,9 @@ def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
                 weight_reads=0.0,
                 vpu_ops=chunks * state * s.theta["state_ops_per_element"] / 2,
             ),
-            Vector(name=f"state write{suffix}", count=count, vpu_ops=state, hbm_bytes=2 * state_bytes),
+            Vector(
+                name=f"state write{suffix}", count=count, vpu_ops=state, hbm_bytes=2 * state_bytes
+            ),
         ]
     ops += [
         Matmul(

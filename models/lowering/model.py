@@ -110,9 +110,7 @@ def lower(
     return Lowered(phase=phase, operators=tuple(ops), stage_weight_bytes=stage_weight_bytes)
 
 
-def _with_twins(
-    arch: Architecture, twins: frozenset[int]
-) -> list[tuple[Mixer, Attention | None]]:
+def _with_twins(arch: Architecture, twins: frozenset[int]) -> list[tuple[Mixer, Attention | None]]:
     pairs: list[tuple[Mixer, Attention | None]] = []
     for i, mixer in enumerate(arch.mixers):
         if i not in twins:
@@ -155,7 +153,7 @@ def _small_weights(s: Shared, arch: Architecture) -> list[Operator]:
 
 
 def _head(s: Shared, arch: Architecture) -> Matmul:
-    """Output head of the last stage (kept in 16 bits), counted in the stage that bounds the step."""
+    """Output head of the last stage, kept in 16 bits; counted in the stage that bounds the step."""
     columns = ceil_div(arch.vocab, s.deployment.model_parallel)
     return Matmul(
         name=HEAD,
@@ -263,5 +261,5 @@ def kv_bytes_per_sequence_per_chip(
 
 
 def activation_bytes_per_chip(arch: Architecture, phase: Phase, theta: Theta) -> Number:
-    """Working buffers of one step: a few copies of the residual stream and the widest block input."""
+    """Working buffers of one step: a few copies of the residual stream."""
     return phase.ffn_tokens * arch.hidden * 2 * theta["activation_buffers"]

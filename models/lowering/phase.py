@@ -20,9 +20,9 @@ class Phase:
 
     `sequences` are the sequences of one request group, `query_tokens` the new tokens per sequence
     whose attention this chip computes, `projection_tokens` the tokens of one request group whose
-    projections it computes, `ffn_tokens` those of its feed-forward group, `logit_tokens` the rows of
-    the output head. `first_token` is the position of the first new token (earlier ones are cached)
-    and `last_token` that of the last, over all steps that are averaged here.
+    projections it computes, `ffn_tokens` those of its feed-forward group, `logit_tokens` the rows
+    of the output head. `first_token` is the position of the first new token (earlier ones are
+    cached) and `last_token` that of the last, over all steps that are averaged here.
     """
 
     name: str

@@ -1,0 +1,154 @@
+"""Batch evaluators over wide spaces, built once per process, for tests of the model as a whole."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.scoring.batch import BatchEvaluator
+from dse.scoring.cache import enable_compilation_cache
+from dse.scoring.fields import FIELDS, base_values
+from hwmodel import presets, theta
+from models.deployment import Deployment
+from models.huggingface import load
+from models.performance import METRICS
+from models.variants import NEUTRAL, expand
+from models.workload import Workload
+from search_spaces import FieldTable, Knob, Space
+from search_spaces.applies import lacking
+from search_spaces.catalog import entries, find
+from search_spaces.conditions import conditioned
+from search_spaces.knob import SECTIONS, Section
+from search_spaces.presets import presets as space_presets
+from search_spaces.values import choice, knob, neutral_choice
+
+CHAT = Workload(prompt_tokens=4000.0, output_tokens=1000.0)
+TRAINING_TOKENS = 15e12
+BANDS = {  # assumed where no published law covers a choice, as a study must
+    f"{name}_nats_{end}": value
+    for name in ("head_dim", "kv_heads", "layer_share")
+    for end, value in (("low", 0.0), ("high", 0.02))
+}
+
+
+def choices_of(name: str, section: Section) -> list[object]:
+    """All settings of a knob that the catalog's default or a preset uses, and the neutral one."""
+    entry = find(name, section)
+    values = list(entry.default)
+    for preset in space_presets().values():
+        if preset.section == section:
+            values += preset.knobs.get(name, ())
+    if entry.neutral is not None and choice_fits(name, section):
+        values.append(neutral_choice(entry).label)
+    labels: dict[str, object] = {}
+    for value in values:
+        labels.setdefault(choice(entry, value).label, value)
+    return list(labels.values())
+
+
+def choice_fits(name: str, section: Section) -> bool:
+    """Whether the neutral setting may be written as a choice (no window is window_tokens 0)."""
+    entry = find(name, section)
+    if entry.range is None or entry.kind != "linear" or entry.neutral in entry.named:
+        return True
+    return entry.range[0] <= float(entry.neutral or 0) <= entry.range[1]
+
+
+def preset_knobs(section: Section, names: Iterable[str]) -> dict[str, list[object]]:
+    """The knobs of presets that are included together."""
+    found: dict[str, list[object]] = {}
+    for name in names:
+        preset = space_presets()[name]
+        assert preset.section == section, name
+        found |= {knob_name: list(values) for knob_name, values in preset.knobs.items()}
+    return found
+
+
+class Case:
+    """A model on a base chip under a workload, over a space: metrics of index rows."""
+
+    def __init__(
+        self,
+        model: str,
+        knobs: Sequence[Knob],
+        chip: str = "v6e",
+        workload: Workload = CHAT,
+        bands: Mapping[str, float] = BANDS,
+    ) -> None:
+        enable_compilation_cache()
+        self.architecture = load(model)
+        self.space = Space(tuple(knobs))
+        self.chip = presets.load(chip)
+        self.workload = workload
+        base = base_values(self.chip, NEUTRAL, Deployment(), workload)
+        free = {field for k in knobs for field in k.fields}
+        base |= {name: value for name, value in bands.items() if name not in free}
+        windowed = "window_share" in self.space.names
+        self.evaluator = BatchEvaluator(
+            FieldTable.build(self.space, FIELDS, base),
+            expand(self.architecture, window=windowed),
+            base,
+            theta.central(),
+            TRAINING_TOKENS,
+        )
+
+    def score(self, rows: NDArray[np.int32]) -> tuple[dict[str, NDArray[np.float64]], NDArray]:
+        """Metrics by name and the worst violation of each row."""
+        result = self.evaluator(rows)
+        return dict(zip(METRICS, result.metrics, strict=True)), result.worst
+
+    def legal_rows(self, n: int, seed: int) -> NDArray[np.int32]:
+        """The legal ones among `n` random rows."""
+        rows = self.space.sample(n, seed)
+        return rows[self.score(rows)[1] <= 0]
+
+    def values(self, name: str, rows: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Values of the first field of a knob in each row."""
+        column = self.space.names.index(name)
+        per_choice = [next(iter(c.fields.values())) for c in self.space.knobs[column].choices]
+        return np.array(per_choice)[rows[:, column]]
+
+
+def _knobs(model: str, chosen: Mapping[Section, Mapping[str, list[object]]]) -> list[Knob]:
+    architecture = load(model)
+    found: list[Knob] = []
+    for section in SECTIONS:
+        applicable = [
+            knob(find(name, section), values)
+            for name, values in chosen[section].items()
+            if lacking(find(name, section), architecture) is None
+        ]
+        found += conditioned(applicable)
+    return found
+
+
+@functools.cache
+def wide(model: str, chip: str = "v6e", workload: Workload = CHAT) -> Case:
+    """Every knob of the catalog that applies to the model, with every setting of every preset."""
+    chosen = {
+        section: {name: choices_of(name, section) for name in entries(section)}
+        for section in SECTIONS
+    }
+    return Case(model, _knobs(model, chosen), chip, workload)
+
+
+@functools.cache
+def serving(model: str, moe: bool, workload: Workload = CHAT) -> Case:
+    """The everyday space of a model: neighbourhood chips, its variants, a slice of chips."""
+    chosen: dict[Section, dict[str, list[object]]] = {
+        "chip": preset_knobs("chip", ["tpu_neighbourhood"]),
+        "model": preset_knobs("model", ["moe_variants" if moe else "dense_variants"]),
+        "deployment": preset_knobs(
+            "deployment", ["serving_moe_slice" if moe else "serving_small_slice", "mesh_orders"]
+        ),
+    }
+    return Case(model, _knobs(model, chosen), workload=workload)
+
+
+def nan_allowed(metric: str, case: Case) -> bool:
+    """A chip without a published price has no price per token."""
+    return metric == "usd_per_mtoken_list" and math.isnan(case.chip.list_price_usd_per_hour)
