@@ -133,7 +133,9 @@ class Scorer(Protocol):
 class ScorerFactory(Protocol):
     """Builds a Scorer; must pickle, because each worker process calls it once."""
 
-    def __call__(self) -> Scorer: ...
+    def __call__(self) -> Scorer:
+        """A new scorer."""
+        ...
 
 
 def _rounded(metrics: Mapping[str, float]) -> dict[str, float]:

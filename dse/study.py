@@ -41,22 +41,39 @@ class SearchSettings(Protocol):
     """What a study file says about the search."""
 
     @property
-    def sampler(self) -> str: ...
+    def sampler(self) -> str:
+        """Name of the sampler."""
+        ...
+
     @property
-    def trials(self) -> int: ...
+    def trials(self) -> int:
+        """Trials wanted."""
+        ...
+
     @property
-    def seed(self) -> int: ...
+    def seed(self) -> int:
+        """Seed of everything random."""
+        ...
+
     @property
-    def population(self) -> int: ...
+    def population(self) -> int:
+        """Trials of one generation."""
+        ...
 
 
 class SearchSpace(Protocol):
     """The part of `search_spaces.space.Space` that a search needs."""
 
     @property
-    def names(self) -> Sequence[str]: ...
+    def names(self) -> Sequence[str]:
+        """Knob names, in column order."""
+        ...
+
     @property
-    def cardinalities(self) -> Sequence[int]: ...
+    def cardinalities(self) -> Sequence[int]:
+        """Choices of each knob."""
+        ...
+
     def canonical(self, indices: Any) -> np.ndarray:
         """Canonical rows, int32[n, knobs]."""
         ...

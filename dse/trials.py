@@ -17,16 +17,24 @@ class Objective(Protocol):
     """An objective of a study: its name in scores, and 'maximize' or 'minimize'."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """Its name in scores."""
+        ...
+
     @property
-    def direction(self) -> str: ...
+    def direction(self) -> str:
+        """`maximize` or `minimize`."""
+        ...
 
 
 class Constraint(Protocol):
     """A constraint of a study; `violation` is value/limit - 1, at most 0 where it holds."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """As the study states it."""
+        ...
+
     def value(self, scores: Mapping[str, float]) -> float:
         """The constrained quantity. Raises KeyError where a metric it needs is missing."""
         ...

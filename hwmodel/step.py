@@ -181,8 +181,11 @@ def _matmul(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Number
     # Half of usable VMEM keeps activations between operators; what exceeds it goes through HBM.
     activations = inputs + outputs
     spilled = jnp.clip(activations - 0.5 * r.on_chip_bytes, 0.0, activations)
+    # Output blocks of at most `edge` rows and of edge² elements: weights are read once per block
+    # row, inputs once per block column.
+    block_rows = jnp.minimum(op["m"] * r.block_edge_inverse, 1.0)
     reread = weights * jnp.maximum(op["m"] * r.block_edge_inverse - 1, 0)
-    reread = reread + inputs * jnp.maximum(op["n"] * r.block_edge_inverse - 1, 0)
+    reread = reread + inputs * jnp.maximum(op["n"] * r.block_edge_inverse * block_rows - 1, 0)
     macs = op["m"] * elements
     return {
         "mxu_cycles": mxu_cycles(r, fmt, op["m"], op["k"], op["n"], op["groups"]),

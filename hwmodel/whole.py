@@ -12,6 +12,7 @@ result is exact however the quotient is rounded, as long as a < 2**50.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 Number = Any  # whole number: int, float, NumPy array or traced JAX scalar
@@ -20,7 +21,7 @@ Number = Any  # whole number: int, float, NumPy array or traced JAX scalar
 def floor_div(a: Number, b: Number) -> Number:
     """Largest whole q with q * b <= a, for whole 0 <= a < 2**50 and whole b >= 1."""
     if _plain(a, b):
-        return float(int(a) // int(b))
+        return float(int(a) // int(b)) if b else math.nan
     import jax.numpy as jnp
 
     return jnp.floor((a + 0.5) / b)
@@ -29,7 +30,7 @@ def floor_div(a: Number, b: Number) -> Number:
 def ceil_div(a: Number, b: Number) -> Number:
     """Smallest whole q with q * b >= a, for whole 0 <= a < 2**50 and whole b >= 1."""
     if _plain(a, b):
-        return float(-(-int(a) // int(b)))
+        return float(-(-int(a) // int(b))) if b else math.nan
     import jax.numpy as jnp
 
     return jnp.floor((a + (b - 0.5)) / b)
@@ -54,4 +55,5 @@ def divides(b: Number, a: Number) -> Number:
 
 
 def _plain(a: Number, b: Number) -> bool:
-    return isinstance(a, int | float) and isinstance(b, int | float)
+    """Whether both are plain whole numbers; expected counts take the path of arrays."""
+    return all(isinstance(x, int | float) and math.isfinite(x) and x == int(x) for x in (a, b))

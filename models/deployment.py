@@ -19,7 +19,7 @@ from hwmodel.chip import Chip
 from hwmodel.collectives import Axis, Fabric, fabric, lay_out
 from hwmodel.rows import hold
 from hwmodel.theta import Theta
-from hwmodel.whole import ceil_div
+from hwmodel.whole import ceil_div, round_up
 
 Number = Any
 
@@ -69,6 +69,16 @@ class Deployment:
     def chips(self) -> Number:
         """Chips of the whole deployment."""
         return self.replica_chips * self.data
+
+    @property
+    def slice_chips(self) -> Number:
+        """Chips of one slice, the torus."""
+        return self.torus_x * self.torus_y * self.torus_z
+
+    @property
+    def occupied_chips(self) -> Number:
+        """Chips of all slices that the deployment holds; those it leaves idle are paid for too."""
+        return round_up(self.chips, self.slice_chips)
 
     @property
     def request_groups(self) -> Number:

@@ -5,6 +5,7 @@ Reasons are data (`REASONS`), so that the study log counts them and the CLI expl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,7 @@ DEPLOYMENT_REASONS: dict[str, str] = {
     "mesh_order": "tensor and expert must be neighbours in the mesh order",
     "layout_2d": "the 2-D layout needs tensor x expert to span two torus dimensions",
     "cached_prefix": "the cached prefix is as long as the prompt",
+    "quality_unknown": "no quality law covers this variant; the study must assume a band for it",
 }
 
 REASONS: dict[str, str] = DEPLOYMENT_REASONS | VARIANT_REASONS
@@ -55,6 +57,7 @@ def violations(
     axes: Mapping[str, Axis],
     grid: Grid,
     hbm_used_bytes: Number,
+    quality_loss_nats: Number,
 ) -> dict[str, Number]:
     """Amount by which each limit is exceeded; keys are among those of `REASONS`, each a scalar.
 
@@ -65,14 +68,15 @@ def violations(
         "hbm_overflow": hbm_used_bytes / (chip.hbm_bytes * theta["hbm_usable_fraction"]) - 1,
         "vmem_too_small": _tile_bytes(chip) * chip.cores / on_chip_bytes(chip, theta) - 1,
         "attention_split": _unless(divides(d.attention_data, d.model_parallel)),
-        "pipeline_degree": d.pipeline / arch.layers - 1,
-        "batch_too_small": d.data * d.pipeline * d.request_groups / d.batch - 1,
+        "pipeline_degree": _excess(d.pipeline, arch.layers),
+        "batch_too_small": _excess(d.data * d.pipeline * d.request_groups, d.batch),
         "torus_dimensions": _unless((d.torus_z <= 1) | (chip.ici_torus_ndims >= 3)),
-        "pod_size": d.torus_x * d.torus_y * d.torus_z / chip.ici_max_chips - 1,
+        "pod_size": _excess(d.slice_chips, chip.ici_max_chips),
         "mesh_tiling": sum(axes[name].untiled for name in ORDERED_AXES),
         "mesh_order": _unless(_neighbours(d)),
         "layout_2d": _unless((d.layout_2d == 0) | grid.exists),
-        "cached_prefix": w.cached_prefix_tokens / (w.prompt_tokens - 1 + 1e-9) - 1,
+        "cached_prefix": (w.cached_prefix_tokens + 1 - w.prompt_tokens) / w.prompt_tokens,
+        "quality_unknown": jnp.where(jnp.isnan(quality_loss_nats), 1.0, 0.0),
     }
     query = kv = jnp.asarray(True)
     for m in arch.mixers:
@@ -84,7 +88,8 @@ def violations(
     out["query_heads_split"] = _unless(query)
     out["kv_heads_split"] = _unless(kv)
     experts = [f.experts for f in arch.feed_forwards if isinstance(f, MoE)]
-    out["expert_degree"] = d.expert / (experts[0] if experts else 1.0) - 1
+    fewest = functools.reduce(jnp.minimum, experts) if experts else 1.0
+    out["expert_degree"] = _excess(d.expert, fewest)
     for condition in conditions(released, variant):
         violated = condition.violated
         if isinstance(violated, bool):  # decided for the whole study: nothing to trace
@@ -95,6 +100,11 @@ def violations(
             out.get(condition.code, 0.0), jnp.asarray(violated, float)
         )
     return out
+
+
+def _excess(value: Number, limit: Number) -> Number:
+    """value / limit - 1, exactly 0 where they are equal (a compiled quotient of equals is not 1)."""
+    return (value - limit) / limit
 
 
 def _unless(legal: Number) -> Number:

@@ -148,49 +148,53 @@ def evaluate(
             kv,
         )
     )
+    quality, occupied = hold(
+        (quality_loss_nats(arch, variant, training_tokens), d.occupied_chips * 1.0)
+    )
     dynamic_j = sequences * chunks * prefill.energy_j + w.output_tokens * p * decode.energy_j
-    energy_j = dynamic_j + static_w * cycle_s  # per chip, cycle
+    # Per chip that the deployment holds, while every sequence completes one request.
+    energy_j = dynamic_j * (d.chips / occupied) + static_w * cycle_s
     average_power_w = energy_j / cycle_s
     usd_per_hour, hbm_used = hold(
         (cost.usd_per_hour(chip, theta, average_power_w, area_mm2), weights + kv + working)
     )
-    chip_hours_per_token = d.chips / tokens_per_s / 3600
+    chip_hours_per_token = occupied / tokens_per_s / 3600
     new_tokens = w.prompt_tokens - w.cached_prefix_tokens
     groups = d.data * d.request_groups
     metrics = {
-        "tokens_per_s_per_chip": tokens_per_s / d.chips,
+        "tokens_per_s_per_chip": tokens_per_s / occupied,
         "tokens_per_s": tokens_per_s,
         "tokens_per_s_per_user": 1 / tpot_s,
-        "tokens_per_s_per_watt": tokens_per_s / d.chips / average_power_w,
+        "tokens_per_s_per_watt": tokens_per_s / occupied / average_power_w,
         "ttft_s": ttft_s,
         "tpot_s": tpot_s,
         "decode_step_s": decode_step_s,
         "prefill_step_s": prefill.seconds,
         "itl_max_s": decode_step_s + prefill.seconds,
         "request_latency_s": ttft_s + w.output_tokens * tpot_s,
-        "prefill_tokens_per_s_per_chip": groups * new_tokens / prompt_s / d.chips,
-        "decode_tokens_per_s_per_chip": d.batch / decode_step_s / d.chips,
+        "prefill_tokens_per_s_per_chip": groups * new_tokens / prompt_s / occupied,
+        "decode_tokens_per_s_per_chip": d.batch / decode_step_s / occupied,
         "mfu_prefill": prefill.flops / prefill.seconds / chip.peak_bf16_flops,
         "mfu_decode": decode.flops / decode.seconds / chip.peak_bf16_flops,
         "mbu_decode": decode.hbm_bytes / decode.seconds / chip.hbm_bandwidth_bytes_per_s,
-        "joules_per_token": energy_j * d.chips / (d.batch * w.output_tokens),
+        "joules_per_token": energy_j * occupied / (d.batch * w.output_tokens),
         "average_power_w": average_power_w,
         "usd_per_chip_hour": usd_per_hour,
         "usd_per_mtoken": usd_per_hour * chip_hours_per_token * 1e6,
         "usd_per_mtoken_list": chip.list_price_usd_per_hour * chip_hours_per_token * 1e6,
-        "quality_loss_nats": quality_loss_nats(arch, variant, training_tokens),
+        "quality_loss_nats": quality,
         "die_area_mm2": area_mm2,
         "largest_die_mm2": area_mm2 / chip.compute_dies,
         "tdp_w": tdp_w,
         "chip_cost_usd": chip_usd,
-        "chips": d.chips,
+        "chips": occupied,
         "hbm_bytes": chip.hbm_bytes,
         "hbm_used_bytes": hbm_used,
         "weight_bytes_per_chip": weights,
         "kv_bytes_per_token": kv_per_token,
     }
     violations = legality.violations(
-        chip, arch, changed, variant, d, w, theta, axes, grid, hbm_used
+        chip, arch, changed, variant, d, w, theta, axes, grid, hbm_used, quality
     )
     return Point(metrics, violations, prefill, decode, pre, dec)
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from model_cases import Case, wide
 from numpy.typing import NDArray
 
 from dse.metrics import metrics as metric_table
+from model_cases import CHAT, Case, wide
 from models.performance import METRICS
+from models.workload import Workload
 from search_spaces.catalog import entries, find
 from search_spaces.knob import SECTIONS
 from search_spaces.presets import presets
 
 MODELS = ("Meta-Llama-3.1-70B", "Qwen3-235B-A22B")  # together they have what every knob needs
+LONG = Workload(prompt_tokens=40_000.0, output_tokens=1000.0)  # longer than any prefill chunk
+WORKLOADS = (CHAT, LONG)
 ROWS = 1500
 KNOBS = [(section, name) for section in SECTIONS for name in entries(section)]
 RESOURCES = [name for name, entry in entries("chip").items() if entry.resource]
 
 
 def _cases(name: str) -> list[Case]:
-    return [case for case in map(wide, MODELS) if name in case.space.names]
+    cases = [wide(model, "v6e", workload) for model in MODELS for workload in WORKLOADS]
+    return [case for case in cases if name in case.space.names]
 
 
 def _set(case: Case, rows: NDArray[np.int32], name: str, index: int) -> NDArray[np.int32]:

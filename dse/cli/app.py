@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,7 +12,14 @@ from typing import NoReturn
 import typer
 
 from dse.cli import catalog, front, run, views
-from dse.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, UserError, error_log
+from dse.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    UserError,
+    error_directory,
+    error_log,
+)
 
 app = typer.Typer(
     name="dse",
@@ -42,9 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"dse: {error}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except OSError as error:  # a place that cannot be read or written, or a full disk
-        if error.filename is None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if error.filename is None and not full:
             _internal(error)
-        print(f"dse: {error.filename}: {error.strerror}", file=sys.stderr)
+        place = error.filename or error_directory.get() or "the output"
+        hint = (
+            "; make room and run the same command again, finished trials are safe" if full else ""
+        )
+        print(f"dse: {place}: {error.strerror}{hint}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,14 +50,17 @@ def connect(workers: int | None, address: str | None) -> Runtime:
         return Runtime(ray, "the Ray of this process", owned=False)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
-        ray.init(
-            address="local",
-            num_cpus=workers,
-            num_gpus=0,
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            **quiet,
-        )
+        with warnings.catch_warnings():
+            # JAX warns of every fork; Ray's children replace themselves by another program at once.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            ray.init(
+                address="local",
+                num_cpus=workers,
+                num_gpus=0,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                **quiet,
+            )
         return Runtime(ray, "a local Ray", owned=True)
     try:
         ray.init(address=address, **quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -15,7 +16,7 @@ def cache_directory() -> Path:
 
 
 def enable_compilation_cache() -> None:
-    """Let JAX keep its compilations; where the directory cannot be written it compiles each time."""
+    """Let JAX keep its compilations; where the directory cannot be written, compile each time."""
     import jax
 
     directory = cache_directory() / "jax"
@@ -23,5 +24,6 @@ def enable_compilation_cache() -> None:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
-    jax.config.update("jax_compilation_cache_dir", str(directory))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    update: Callable[[str, object], None] = jax.config.update  # untyped in JAX
+    update("jax_compilation_cache_dir", str(directory))
+    update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -31,10 +31,13 @@ def nearest_legal(space: Space, row: NDArray[np.int32], violation: Violation) ->
     amounts = violation(second)
     if (amounts <= 0).any():
         return _change(space, row, second[np.argmax(amounts <= 0)])
-    closest = second[np.argmin(amounts)]
+    every, values = np.concatenate([first, second]), np.concatenate([amount, amounts])
+    closest, over = every[np.argmin(values)], float(values.min())
+    if over >= float(violation(row[None, :])[0]):
+        return "no one or two changes of the study's knobs bring it closer"
     return (
         f"no one or two changes are enough; {_change(space, row, closest)} comes closest "
-        f"(still {amounts.min():.0%} over)"
+        f"(still {over:.0%} over)"
     )
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from models.architecture import Architecture
     from models.workload import Workload
 
+MOST_TOKENS = 1e9
+"""Longest prompt or output that a workload may state; beyond it is a slip of the pen."""
+
 ASSIGNMENT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -94,6 +97,10 @@ def _workload(part: WorkloadPart, path: Path, problems: Problems) -> Workload | 
             least = 0 if name == "cached_prefix_tokens" else 1
             if number < least:
                 raise SpaceError(f"{name}: {raw} is below {least}")
+            if unit == "tokens" and (number % 1 or number > MOST_TOKENS):
+                raise SpaceError(
+                    f"{name}: {raw} is not a whole number of tokens up to {MOST_TOKENS:g}"
+                )
             values[name] = number
     if len(values) < len(WorkloadPart.model_fields):
         return None

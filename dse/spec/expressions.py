@@ -99,12 +99,15 @@ def parse_constraint(raw: object) -> Constraint:
     if divisor is not None:
         unit = _quotient_unit(find_metric(name), find_metric(divisor))
     key = name if divisor is None else f"{name} / {divisor}"
+    limit = parse_quantity(limit_text, unit, key)
+    if op == "<=" and limit < 0 and unit != "nats/token":
+        raise SpaceError(f"{key} is never negative, so nothing can be within {limit_text}")
     return Constraint(
         metric=key,
         numerator=name,
         divisor=divisor,
         op="<=" if op == "<=" else ">=",
-        limit=parse_quantity(limit_text, unit, key),
+        limit=limit,
         text=f"{key} {op} {limit_text}",
     )
 

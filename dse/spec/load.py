@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path as FilePath
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from hwmodel.chip import Chip
 
 LIST_PRICE = "usd_per_mtoken_list"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 
 
 def load(path: str | PathLike[str]) -> StudySpec:
@@ -80,10 +83,11 @@ def _build(part: StudyPart, text: str, path: FilePath, problems: Problems) -> St
     if chip is not None:
         _check_list_price(base, chip, chip_knobs, objectives, constraints, problems)
     check_priced(assignments, objectives, constraints, problems)
+    _check_name(part.name, problems)
     if problems.any:
         return None
     spec = StudySpec(
-        name=part.name or path.stem,
+        name=path.stem if part.name is None else part.name,
         question=part.question or "",
         path=path,
         text=text,
@@ -97,6 +101,16 @@ def _build(part: StudyPart, text: str, path: FilePath, problems: Problems) -> St
     )
     _check_space(spec, problems)
     return spec
+
+
+def _check_name(name: str | None, problems: Problems) -> None:
+    """The name is that of a folder inside the results directory, and must stay inside."""
+    if name is not None and not _NAME.fullmatch(name):
+        problems.add(
+            ("name",),
+            f"{name[:60]!r} should be 1 to 100 letters, digits, spaces, '-', '_' and '.', starting "
+            "with a letter or digit: results are kept in a folder of that name",
+        )
 
 
 def _chip(name: str, problems: Problems) -> tuple[str, Chip | None]:

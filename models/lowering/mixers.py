@@ -161,7 +161,7 @@ def _indexer(
             count=count,
             m=p.projection_tokens,
             k=q_input,
-            n=m.index_heads * m.index_head_dim,
+            n=ceil_div(m.index_heads, s.deployment.attention_tensor) * m.index_head_dim,
             numerics=s.numerics,
         ),
         AttentionOp(

@@ -131,25 +131,29 @@ def _embedding(s: Shared) -> Vector:
 def small_parameters(arch: Architecture) -> Number:
     """Norms, biases and other weights that no matmul operator carries."""
     blocks = (*arch.mixers, *arch.feed_forwards)
-    return (
-        arch.norm_parameters
-        + arch.other_parameters
-        + sum(block.layers * block.extra_parameters for block in blocks)
-    )
+    return arch.norm_parameters + sum(block.layers * block.extra_parameters for block in blocks)
 
 
 def _small_weights(s: Shared, arch: Architecture) -> list[Operator]:
+    ops: list[Operator] = []
     small = small_parameters(arch)
-    if is_zero(small):
-        return []
-    return [
-        Vector(
-            name="norms and small weights",
-            count=1.0,
-            vpu_ops=0.0,
-            hbm_bytes=small * 2 * s.layer_share,
+    if not is_zero(small):
+        small_bytes = small * 2 * s.layer_share
+        ops.append(
+            Vector(name="norms and small weights", count=1.0, vpu_ops=0.0, hbm_bytes=small_bytes)
         )
-    ]
+    if not is_zero(arch.other_parameters):
+        ops.append(
+            Matmul(
+                name="other projections",
+                count=s.layer_share,
+                m=s.phase.projection_tokens,
+                k=s.hidden,
+                n=ceil_div(arch.other_parameters, s.hidden),
+                numerics=s.numerics,
+            )
+        )
+    return ops
 
 
 def _head(s: Shared, arch: Architecture) -> Matmul:
@@ -231,7 +235,9 @@ def weight_bytes_per_chip(arch: Architecture, d: Deployment, prefill: Lowered) -
     embedding = arch.vocab * arch.hidden * (1 - arch.tied_embeddings)
     looked_up = (embedding + arch.embedding_extra_parameters) * 2 / d.model_parallel
     small = small_parameters(arch) * 2 * stage_layer_share(arch, d)
-    return (prefill.stage_weight_bytes + looked_up + small) / d.fsdp
+    # Blocks that are used several times but stored once (Zamba2) are in the stage once per use.
+    repeated = arch.reused_parameters * 2 / d.model_parallel * stage_layer_share(arch, d)
+    return (prefill.stage_weight_bytes + looked_up + small - repeated) / d.fsdp
 
 
 def kv_bytes_per_sequence_per_chip(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ CHAT = Workload(prompt_tokens=4000.0, output_tokens=1000.0)
 TRAINING_TOKENS = 15e12
 BANDS = {  # assumed where no published law covers a choice, as a study must
     f"{name}_nats_{end}": value
-    for name in ("head_dim", "kv_heads", "layer_share")
+    for name in ("head_dim", "kv_heads", "layer_share", "window")
     for end, value in (("low", 0.0), ("high", 0.02))
 }
 
@@ -56,16 +56,6 @@ def choice_fits(name: str, section: Section) -> bool:
     if entry.range is None or entry.kind != "linear" or entry.neutral in entry.named:
         return True
     return entry.range[0] <= float(entry.neutral or 0) <= entry.range[1]
-
-
-def preset_knobs(section: Section, names: Iterable[str]) -> dict[str, list[object]]:
-    """The knobs of presets that are included together."""
-    found: dict[str, list[object]] = {}
-    for name in names:
-        preset = space_presets()[name]
-        assert preset.section == section, name
-        found |= {knob_name: list(values) for knob_name, values in preset.knobs.items()}
-    return found
 
 
 class Case:
@@ -134,19 +124,6 @@ def wide(model: str, chip: str = "v6e", workload: Workload = CHAT) -> Case:
         for section in SECTIONS
     }
     return Case(model, _knobs(model, chosen), chip, workload)
-
-
-@functools.cache
-def serving(model: str, moe: bool, workload: Workload = CHAT) -> Case:
-    """The everyday space of a model: neighbourhood chips, its variants, a slice of chips."""
-    chosen: dict[Section, dict[str, list[object]]] = {
-        "chip": preset_knobs("chip", ["tpu_neighbourhood"]),
-        "model": preset_knobs("model", ["moe_variants" if moe else "dense_variants"]),
-        "deployment": preset_knobs(
-            "deployment", ["serving_moe_slice" if moe else "serving_small_slice", "mesh_orders"]
-        ),
-    }
-    return Case(model, _knobs(model, chosen), workload=workload)
 
 
 def nan_allowed(metric: str, case: Case) -> bool:

@@ -83,6 +83,54 @@ def test_front_json_contract(spec: FakeSpec, dse: Command) -> None:
     assert dse.json("front", spec.path.parent / "results" / "fake") == rows
 
 
+def test_probabilities_are_saved_and_shown(spec: FakeSpec, dse: Command) -> None:
+    dse("run", spec.path, "--workers", "0", "-q")
+    saved = spec.path.parent / "results" / "fake" / "feasibility.json"
+    rows = dse.json("front", "fake", "--known")
+    shares = [row["p_feasible"] for row in rows]
+    assert all(set(s) == {"legality", "power_w <= 60", "area_mm2 <= 300", "joint"} for s in shares)
+    assert {s["joint"] for s in shares} == {0.75, 1.0}
+    _, out, _ = dse("front", "fake")
+    assert "75% (power_w <= 60: 75%)" in out and "not yet calibrated" in out
+    doubtful = next(row for row in rows if row["p_feasible"]["joint"] < 1)
+    shown = dse.json("show", "fake", "--trial", doubtful["number"])
+    assert shown["p_feasible"] == doubtful["p_feasible"] and "calibrated" in shown["notes"][0]
+    status = dse.json("status", "fake")
+    assert status["p_feasible"]["points"] == status["front"]
+    assert status["p_feasible"]["lowest"] == 0.75
+    log = saved.with_name("log.jsonl").read_bytes()
+    for damage in ("{", "[]", '{"model_version": "fake-1", "points": [{}], "known": {}}'):
+        saved.write_text(damage)
+        code, out, err = dse("front", "fake")
+        assert code == 2 and "feasibility.json is damaged" in err and "dse run" in err
+    assert dse("run", spec.path, "--workers", "0", "-q")[0] == 0  # which writes it anew
+    assert dse.json("front", "fake", "--known") == rows
+    saved.unlink()
+    assert dse.json("front", "fake")[0]["p_feasible"] is None
+    assert dse("front", "fake")[0] == 0
+    assert saved.with_name("log.jsonl").read_bytes() == log
+
+
+def test_assumptions_are_marked_in_every_output(
+    spec: FakeSpec, dse: Command, tmp_path: Path
+) -> None:
+    dse("run", spec.path, "--workers", "0", "-q")
+    meta = tmp_path / "results" / "fake" / "meta.json"
+    facts = json.loads(meta.read_text())
+    assert facts["assumptions"] == [] and len(facts["notes"]) == 1
+    band = {"knob": "bits", "choice": "8", "low": 0.0, "high": 0.02}
+    meta.write_text(json.dumps(facts | {"assumptions": [band]}))
+    text = "bits 8: 0 to 0.02 nats/token"
+    rows = dse.json("front", "fake")
+    assert all(r["assumptions"] == [band] * (r["params"]["bits"] == "8") for r in rows)
+    using = next(row["number"] for row in rows if row["assumptions"])
+    assert dse.json("show", "fake", "--trial", using)["assumptions"] == [band]
+    assert dse.json("status", "fake")["assumptions"] == [band]
+    for command in (("front",), ("front", "--format", "csv"), ("show", "-t", using), ("status",)):
+        code, out, _ = dse(command[0], "fake", *command[1:])
+        assert code == 0 and text in out, command
+
+
 def test_front_formats_sort_and_top(spec: FakeSpec, dse: Command, tmp_path: Path) -> None:
     import pandas as pd
 

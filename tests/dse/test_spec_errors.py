@@ -16,6 +16,10 @@ from spec_examples import PATH, PORTFOLIO, STUDY, edited, line_of, read
 # (old, new, part of the line that is named, key path, parts of the message)
 BAD = [
     # structure
+    ("name: small", "name: ../small", "name", "name", ["'../small' should be 1 to 100 letters"]),
+    ("name: small", "name: ''", "name", "name", ["'' should be 1 to 100 letters"]),
+    ("die_area_mm2 <= 800", "die_area_mm2 <= -1", "- die_area", "constraints[0]",
+     ["die_area_mm2 is never negative"]),
     ("search:", "serach:", "serach:", "serach", ["unknown key; did you mean 'search'?"]),
     ("question: d", "qestion: d", "qestion", "qestion", ["did you mean 'question'?"]),
     ("{prompt_tokens: 4000,", "{promt_tokens: 4000,", "promt", "workload.promt_tokens",
@@ -95,7 +99,13 @@ BAD = [
      "model.training_tokens", ["training_tokens: -1 should be above 0"]),
     ("  knobs:\n    weight", "  training_tokens: 15 GB\n  knobs:\n    weight", "training_tokens",
      "model.training_tokens", ["a size in GB"]),
+    ("    window_tokens: [1024, 4096]", "    window_tokens: [512, 4096]", "window_tokens",
+     "model.knobs.window_tokens", ["512", "measurement ends at 1024 tokens"]),
     # workload
+    ("prompt_tokens: 4000", "prompt_tokens: 4000.5", "workload", "workload.prompt_tokens",
+     ["4000.5 is not a whole number of tokens"]),
+    ("prompt_tokens: 4000", "prompt_tokens: 1e40", "workload", "workload.prompt_tokens",
+     ["1e+40 is not a whole number of tokens up to 1e+09"]),
     ("prompt_tokens: 4000", "prompt_tokens: 0", "workload", "workload.prompt_tokens",
      ["prompt_tokens: 0 is below 1"]),
     ("output_tokens: 1000", "output_tokens: 3 s", "workload", "workload.output_tokens",
@@ -309,8 +319,31 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 
 TOKENS = re.findall(r"[\w.]+", STUDY + PORTFOLIO)
-ODD = ["", "[]", "{}", "null", "-1", "0", "1e999", "9" * 400, "[[1]]", "{a: 1}", "true", "x: y",
-       "'", "*x", "&x", "!!int", "1.5 GHz", "off", "default", "all", "\u00e9", "- a", "a b"]  # fmt: skip
+ODD = [
+    "",
+    "[]",
+    "{}",
+    "null",
+    "-1",
+    "0",
+    "1e999",
+    "9" * 400,
+    "[[1]]",
+    "{a: 1}",
+    "true",
+    "x: y",
+    "'",
+    "*x",
+    "&x",
+    "!!int",
+    "1.5 GHz",
+    "off",
+    "default",
+    "all",
+    "\u00e9",
+    "- a",
+    "a b",
+]
 
 
 @settings(deadline=None, max_examples=150)

@@ -69,6 +69,17 @@ def test_assumed_band_is_set_by_its_choice_only() -> None:
     assert fields["released"]["head_dim_nats_high"] == 0
 
 
+def test_the_band_of_a_window_share_prices_windows_of_any_length() -> None:
+    text = edited("window_tokens: [1024, 4096]", "window_tokens: [512, 4096]")
+    text = text.replace(
+        "{head_dim: {64: [0.0, 0.02]}}",
+        "{head_dim: {64: [0.0, 0.02]}, window_share: {0.5: [0.0, 0.1]}}",
+    )
+    knobs = {knob.name: knob for knob in read(text).space().knobs}
+    assert knobs["window_tokens"].labels == ("512", "4096")
+    assert knobs["window_share"].choices[1].fields["window_nats_high"] == 0.1
+
+
 def test_stated_training_tokens() -> None:
     text = edited("  knobs:\n    weight", "  training_tokens: 2e12\n  knobs:\n    weight")
     assert read(text).assignments[0].training_tokens == 2e12

@@ -113,9 +113,7 @@ def test_groups_that_share_a_line_share_its_bandwidth() -> None:
 
 
 @pytest.mark.parametrize(("torus", "rings"), [((16.0, 16.0, 1.0), 2.0), ((8.0, 8.0, 1.0), 1.0)])
-def test_an_all_to_all_crosses_a_quarter_of_a_ring(
-    torus: tuple[float, ...], rings: float
-) -> None:
+def test_an_all_to_all_crosses_a_quarter_of_a_ring(torus: tuple[float, ...], rings: float) -> None:
     """Each chip sends V / n: V / 4 W on a ring with W both directions, twice that on a line."""
     n = torus[0]
     cost = _cost(_axis(V6E, torus, 1, n), "all_to_all", BYTES / n)

@@ -104,7 +104,9 @@ def test_sparse_weights_without_support_save_traffic_but_cost_vector_work() -> N
     expanded = _only(op)
     skipped = _only(op, dataclasses.replace(V6E, nm_speedup_16bit=2.0))
     assert float(expanded.hbm_bytes) == float(skipped.hbm_bytes) == 8192**2 * 18 / 16
-    assert float(expanded.vpu_s) == pytest.approx(8192**2 * THETA["nm_expand_ops_per_weight"] * OP_S)
+    assert float(expanded.vpu_s) == pytest.approx(
+        8192**2 * THETA["nm_expand_ops_per_weight"] * OP_S
+    )
     assert float(skipped.vpu_s) == 0
     assert float(skipped.mxu_s) == float(expanded.mxu_s) / 2
 

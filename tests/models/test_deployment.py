@@ -175,3 +175,12 @@ def test_traced_degrees_give_the_same_layout() -> None:
             assert [float(v) for v in found[name]] == pytest.approx([float(v) for v in expected])
         else:
             assert [float(v) for v in found[name][1:]] == [0, 0]
+
+
+def test_chips_left_idle_in_a_slice_are_held_too() -> None:
+    half = Deployment(tensor=8.0, torus_x=4.0, torus_y=4.0)
+    assert (float(half.chips), float(half.occupied_chips)) == (8, 16)
+    full = Deployment(tensor=8.0, data=2.0, torus_x=4.0, torus_y=4.0)
+    assert float(full.occupied_chips) == 16
+    two_slices = Deployment(tensor=32.0, torus_x=4.0, torus_y=4.0)
+    assert float(two_slices.occupied_chips) == 32

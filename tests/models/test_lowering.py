@@ -243,9 +243,7 @@ SPLITS = [
 @pytest.mark.parametrize("d", SPLITS, ids=lambda d: f"{d.chips:g} chips")
 @pytest.mark.parametrize("name", ["Meta-Llama-3.1-70B", "Qwen3-32B"])
 @pytest.mark.parametrize("decode", [False, True])
-def test_the_chips_of_a_dense_model_share_its_flops(
-    name: str, d: Deployment, decode: bool
-) -> None:
+def test_the_chips_of_a_dense_model_share_its_flops(name: str, d: Deployment, decode: bool) -> None:
     """One step of all chips works on the tokens of all request groups, whatever the split."""
     arch, d = load(name), dataclasses.replace(d, prefill_chunk_tokens=PROMPT)
     groups = float(d.data * d.request_groups)
@@ -341,9 +339,9 @@ def test_kv_heads_split_then_replicate() -> None:
         held = float(tensor * kv_bytes_per_sequence_per_chip(arch, NEUTRAL, d, CHAT))
         assert held == pytest.approx(copies * whole)
     context = Deployment(context=4.0)
-    assert float(
-        4 * kv_bytes_per_sequence_per_chip(arch, NEUTRAL, context, CHAT)
-    ) == pytest.approx(whole)
+    assert float(4 * kv_bytes_per_sequence_per_chip(arch, NEUTRAL, context, CHAT)) == pytest.approx(
+        whole
+    )
 
 
 def test_a_window_caps_the_cache() -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from model_cases import Case, nan_allowed, wide
 from numpy.typing import NDArray
 
 from dse.scoring.explain import operator_rows
 from hwmodel import theta
+from model_cases import Case, nan_allowed, wide
 from models.architecture import skeleton
 from models.huggingface import catalog_names, load
 from models.performance import METRICS
@@ -39,7 +39,6 @@ FASTER = {  # knob: direction of its choices that must never make a step slower
     "ici_link_gb_per_s": 1,
     "dcn_gb_per_s": 1,
     "mxu_cadence": -1,
-    "latch_cadence": -1,
 }
 LATENCIES = ("hbm_latency_s", "ici_hop_latency_s", "mxu_latency_cycles", "dcn_latency_s")
 STEPS = ("prefill_step_s", "decode_step_s")
@@ -154,9 +153,7 @@ def test_the_metrics_of_one_candidate_are_consistent() -> None:
     m, _ = case.score(rows)
     assert np.allclose(m["tokens_per_s_per_chip"] * m["chips"], m["tokens_per_s"], rtol=1e-12)
     assert np.allclose(m["tokens_per_s_per_user"] * m["tpot_s"], 1, rtol=1e-12)
-    assert np.allclose(
-        m["request_latency_s"], m["ttft_s"] + 1000 * m["tpot_s"], rtol=1e-12
-    )
+    assert np.allclose(m["request_latency_s"], m["ttft_s"] + 1000 * m["tpot_s"], rtol=1e-12)
     power = m["joules_per_token"] * m["tokens_per_s"] / m["chips"]
     assert np.allclose(power, m["average_power_w"], rtol=1e-12)
     dollars = m["usd_per_chip_hour"] * m["chips"] / m["tokens_per_s"] / 3600 * 1e6
