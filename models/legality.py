@@ -103,7 +103,7 @@ def violations(
 
 
 def _excess(value: Number, limit: Number) -> Number:
-    """value / limit - 1, exactly 0 where they are equal (a compiled quotient of equals is not 1)."""
+    """value / limit - 1, exactly 0 where both are equal (a compiled quotient need not be 1)."""
     return (value - limit) / limit
 
 

@@ -34,5 +34,6 @@ _NEEDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "full_attention": ("full attention with KV heads", _is_full_attention),
     "kv_cache": ("a KV cache", lambda part: isinstance(part, Attention | LatentAttention)),
     "feed_forward": ("feed-forward blocks", lambda part: isinstance(part, DenseFFN | MoE)),
+    "dense_feed_forward": ("dense feed-forward blocks", lambda part: isinstance(part, DenseFFN)),
     "experts": ("routed experts", lambda part: isinstance(part, MoE)),
 }
