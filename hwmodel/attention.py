@@ -16,28 +16,30 @@ from hwmodel.matmul import deal, issue_cycles, pass_cycles
 from hwmodel.rates import MxuFormat, Rates
 from hwmodel.rows import Row
 from hwmodel.theta import Theta
-from hwmodel.whole import ceil_div
+from hwmodel.whole import ceil_times
 
 Number = Any
 
 
 def attention_cycles(r: Rates, fmt: MxuFormat, op: Row) -> Number:
     """Cycles of the busiest matrix unit for all groups of `op` (scores and values)."""
-    qk_tiles = ceil_div(op["qk_width"], r.mxu_rows)
-    v_tiles = ceil_div(op["v_width"], r.mxu_cols)
+    qk_tiles = ceil_times(op["qk_width"], r.mxu_rows_inverse)
+    v_tiles = ceil_times(op["v_width"], r.mxu_cols_inverse)
 
     # Cache latched, queries stream: passes are dealt to all units of the chip.
     cycles = pass_cycles(r, fmt, op["rows"])
-    length_tiles = ceil_div(op["length"], r.mxu_cols)
+    length_tiles = ceil_times(op["length"], r.mxu_cols_inverse)
     scores = deal(r, qk_tiles, length_tiles * op["groups"], cycles, op["rows"])
-    depth = op["softmax"] * ceil_div(op["length"], r.mxu_rows)
+    depth = op["softmax"] * ceil_times(op["length"], r.mxu_rows_inverse)
     outputs = deal(r, depth, v_tiles * op["groups"], cycles, op["rows"])
     cache_latched = scores + op["softmax"] * outputs
 
     # Queries latched, cache streams: one stream splits along its length over all units.
-    tiles = qk_tiles + op["softmax"] * ceil_div(op["v_width"], r.mxu_rows)
+    tiles = qk_tiles + op["softmax"] * ceil_times(op["v_width"], r.mxu_rows_inverse)
     stream = tiles * (issue_cycles(fmt, op["length"]) + fmt.latch_cycles)
-    stream = stream * ceil_div(op["rows"], r.mxu_cols) * op["groups"] / r.mxu_units
+    stream = (
+        stream * ceil_times(op["rows"], r.mxu_cols_inverse) * op["groups"] * r.mxu_units_inverse
+    )
     streaming = jnp.minimum(cache_latched, stream)
     if isinstance(r.row_tile, int | float) and r.row_tile == 0:
         return streaming

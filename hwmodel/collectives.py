@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
@@ -25,6 +25,7 @@ from hwmodel.theta import Theta
 from hwmodel.whole import divides
 
 Number = Any
+Pattern = Literal["gather", "exchange", "send"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,7 @@ def _axis(f: Fabric, start: Number, size: Number) -> dict[str, Number]:
     the slice gathers it on ICI.
     """
     end = start * size
+    start_inverse, size_inverse = 1 / start, 1 / size
     bandwidth: Number = 0.0
     hops: Number = 0.0
     occupancy: Number = 0.0
@@ -169,38 +171,46 @@ def _axis(f: Fabric, start: Number, size: Number) -> dict[str, Number]:
     for d in range(len(f.closes)):
         inner, outer = f.starts[d], f.starts[d + 1]
         lower = jnp.maximum(start, inner)
+        lower_inverse = jnp.minimum(start_inverse, f.starts_inverse[d])
         upper = jnp.minimum(end, outer)
-        factor = jnp.maximum(upper / lower, 1.0)
-        interleaved = lower * f.starts_inverse[d]  # groups that share the same links
-        ring = f.closes[d] & (lower == inner) & (upper == outer)
-        directions = jnp.where(ring, 2.0, 1.0)
-        bandwidth = bandwidth + jnp.where(upper > lower, directions / interleaved, 0.0)
+        spans = upper > lower
+        factor = jnp.where(spans, upper * lower_inverse, 1.0)
+        ring = f.closes[d] & (start <= inner) & (end >= outer)
+        # Axes that start inside a torus dimension share its links with `interleaved` groups.
+        interleaved = lower * f.starts_inverse[d]
+        links = jnp.where(ring, 2.0, 1.0) * inner * lower_inverse
+        bandwidth = bandwidth + jnp.where(spans, links, 0.0)
         passes = interleaved * jnp.where(ring, 0.5, 1.0)
         hops = hops + (factor - 1) * passes
         # A byte to a random peer crosses a quarter of a ring's links, twice that of a line's
         # middle.
-        occupancy = jnp.maximum(occupancy, jnp.where(factor > 1, factor * passes, 0.0))
-        broken = broken | (factor != jnp.floor(factor))
+        occupancy = jnp.maximum(occupancy, jnp.where(spans, factor * passes, 0.0))
+        broken = broken | _not_whole(factor)
         factors.append(factor)
-    dcn_size = jnp.maximum(end / jnp.maximum(start, f.starts[-1]), 1.0)
-    broken = broken | (dcn_size != jnp.floor(dcn_size))
-    ici_size = size / dcn_size
+    slice_chips = f.starts[-1]
+    on_ici = (slice_chips > start) & (size > 1)
+    on_dcn = end > jnp.maximum(start, slice_chips)
+    slice_inverse = jnp.minimum(start_inverse, f.starts_inverse[-1])
+    dcn_size = jnp.where(on_dcn, end * slice_inverse, 1.0)
+    broken = broken | _not_whole(dcn_size)
+    per_ici = dcn_size * size_inverse
+    per_dcn = jnp.maximum(start, slice_chips) * (start_inverse * size_inverse)
+    per_dcn = jnp.where(on_dcn, per_dcn, 1.0)
     gather_s = f.link_s_per_byte / jnp.where(bandwidth > 0, bandwidth, 1.0)
     occupancy = occupancy * (0.25 * f.link_s_per_byte)
     if not (isinstance(f.switched, int | float) and f.switched == 0):
         any_to_any = f.switched > 0
-        domain = jnp.minimum(size, jnp.maximum(f.domain_chips / start, 1.0))
-        ici_size = jnp.where(any_to_any, domain, ici_size)
-        dcn_size = jnp.where(any_to_any, size / domain, dcn_size)
+        domain = jnp.minimum(size, jnp.maximum(f.domain_chips * start_inverse, 1.0))
+        on_ici = jnp.where(any_to_any, domain > 1, on_ici)
+        on_dcn = jnp.where(any_to_any, size > domain, on_dcn)
+        per_ici = jnp.where(any_to_any, 1 / domain, per_ici)
+        per_dcn = jnp.where(any_to_any, domain * size_inverse, per_dcn)
         gather_s = jnp.where(any_to_any, f.injection_s_per_byte, gather_s)
         occupancy = jnp.where(any_to_any, f.injection_s_per_byte, occupancy)
         hops = jnp.where(any_to_any, 1.0, hops)
         broken = broken & (f.switched <= 0)
-    on_ici = ici_size > 1
-    per_ici = 1 / ici_size
-    per_dcn = 1 / dcn_size
     gathered_dcn = (1 - per_dcn) * per_ici * f.dcn_s_per_byte
-    dcn_latency = jnp.where(dcn_size > 1, f.dcn_latency_s, 0.0)
+    dcn_latency = jnp.where(on_dcn, f.dcn_latency_s, 0.0)
     return {
         "per_ici": per_ici,
         "per_dcn": per_dcn,
@@ -213,21 +223,40 @@ def _axis(f: Fabric, start: Number, size: Number) -> dict[str, Number]:
     }
 
 
-def collective_cost(a: Axis, op: Collective) -> dict[str, Number]:
-    """Seconds and bytes of all executions of one collective on one chip: `transfer_s`, `latency_s`,
-    `ici_bytes`, `dcn_bytes`. An all-reduce is a reduce-scatter and an all-gather: twice of each.
+def _not_whole(factor: Number) -> Number:
+    """Whether a factor, computed with a reciprocal, is off a whole number by more than rounding."""
+    return jnp.abs(factor - jnp.floor(factor + 0.5)) > 1e-6
+
+
+def traffic(op: Collective) -> tuple[Number, Number]:
+    """Bytes and passes of all executions of one collective.
+
+    An all-reduce is a reduce-scatter and an all-gather: twice of each.
     """
+    passes = op.count * (2.0 if op.kind == "all_reduce" else 1.0)
+    return op.payload_bytes * passes, passes
+
+
+def pattern(op: Collective) -> Pattern:
+    """The way a collective uses its axis, which decides its cost per byte."""
     if op.kind == "all_to_all":
-        per_byte = (a.exchange_s_per_byte, a.exchange_ici_share, a.exchange_dcn_share)
-    elif op.kind == "permute":
-        per_byte = (a.send_s_per_byte, a.send_ici_share, a.send_dcn_share)
-    else:
-        per_byte = (a.gather_s_per_byte, a.gather_ici_share, a.gather_dcn_share)
-    repeats = op.count * (2.0 if op.kind == "all_reduce" else 1.0)
-    volume = op.payload_bytes * repeats
+        return "exchange"
+    return "send" if op.kind == "permute" else "gather"
+
+
+def traffic_cost(
+    a: Axis, pattern: Pattern, volume_bytes: Number, passes: Number
+) -> dict[str, Number]:
+    """Seconds and bytes on one chip of traffic of one pattern over one axis: `transfer_s`,
+    `latency_s`, `ici_bytes`, `dcn_bytes`."""
+    per_byte = {
+        "exchange": (a.exchange_s_per_byte, a.exchange_ici_share, a.exchange_dcn_share),
+        "send": (a.send_s_per_byte, a.send_ici_share, a.send_dcn_share),
+        "gather": (a.gather_s_per_byte, a.gather_ici_share, a.gather_dcn_share),
+    }[pattern]
     return {
-        "transfer_s": volume * per_byte[0],
-        "latency_s": repeats * (a.send_latency_s if op.kind == "permute" else a.latency_s),
-        "ici_bytes": volume * per_byte[1],
-        "dcn_bytes": volume * per_byte[2],
+        "transfer_s": volume_bytes * per_byte[0],
+        "latency_s": passes * (a.send_latency_s if pattern == "send" else a.latency_s),
+        "ici_bytes": volume_bytes * per_byte[1],
+        "dcn_bytes": volume_bytes * per_byte[2],
     }

@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from hwmodel.rates import MxuFormat, Rates
-from hwmodel.whole import ceil_div, up
+from hwmodel.whole import ceil_div, ceil_times, up
 
 Number = Any
 
@@ -26,9 +26,10 @@ def mxu_cycles(r: Rates, fmt: MxuFormat, m: Number, k: Number, n: Number, groups
     waves. N:M sparsity shortens the contraction, hence the passes. `m` and `groups` may be expected
     values.
     """
-    tiles = ceil_div(n, r.mxu_cols) * groups
+    tiles = ceil_times(n, r.mxu_cols_inverse) * groups
     return (
-        deal(r, ceil_div(k, r.mxu_rows), tiles, pass_cycles(r, fmt, m), m) * fmt.nm_speedup_inverse
+        deal(r, ceil_times(k, r.mxu_rows_inverse), tiles, pass_cycles(r, fmt, m), m)
+        * fmt.nm_speedup_inverse
     )
 
 
@@ -40,12 +41,12 @@ def deal(r: Rates, depth: Number, tiles: Number, cycles: Number, m: Number) -> N
     gives each unit whole output tiles of fixed height, wave after wave, and splits the contraction
     only when there are fewer tiles than units.
     """
-    streamed = jnp.maximum(depth * tiles / r.mxu_units, 1.0)
+    streamed = jnp.maximum(depth * tiles * r.mxu_units_inverse, 1.0)
     if isinstance(r.row_tile, int | float) and r.row_tile == 0:
         return streamed * cycles
     outputs = up(tiles) * row_tiles(r, m)
     waves = ceil_div(outputs, r.mxu_units) * depth
-    split = jnp.maximum(depth * outputs / r.mxu_units, 1.0)
+    split = jnp.maximum(depth * outputs * r.mxu_units_inverse, 1.0)
     tiled = jnp.where(outputs >= r.mxu_units, waves, split)
     return jnp.where(r.row_tile > 0, tiled, streamed) * cycles
 
@@ -66,4 +67,4 @@ def pass_cycles(r: Rates, fmt: MxuFormat, m: Number) -> Number:
 def issue_cycles(fmt: MxuFormat, rows: Number) -> Number:
     """Cycles to stream `rows` >= 1 in whole vmatmul issues (of an expected, fractional number of
     rows a remainder below half a row is dropped)."""
-    return ceil_div(rows, fmt.rows_per_issue) * fmt.cycles_per_issue
+    return ceil_times(rows, fmt.rows_per_issue_inverse) * fmt.cycles_per_issue

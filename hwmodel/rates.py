@@ -30,8 +30,8 @@ class Rates:
     on_chip_bytes: Number
     block_edge_inverse: Number  # 1 / elements
     mxu_units: Number
-    mxu_rows: Number
-    mxu_cols: Number
+    mxu_units_inverse: Number
+    mxu_rows_inverse: Number
     mxu_cols_inverse: Number
     row_tile: Number  # 0 = rows stream freely
 
@@ -55,8 +55,8 @@ def rates(chip: Chip, theta: Theta) -> Rates:
         on_chip_bytes=on_chip,
         block_edge_inverse=1 / jnp.sqrt(on_chip * 0.5 / 4.0),
         mxu_units=chip.mxu_count,
-        mxu_rows=chip.mxu_rows,
-        mxu_cols=chip.mxu_cols,
+        mxu_units_inverse=1 / chip.mxu_count,
+        mxu_rows_inverse=1 / chip.mxu_rows,
         mxu_cols_inverse=1 / chip.mxu_cols,
         row_tile=chip.mxu_row_tile,
     )
@@ -74,7 +74,7 @@ class MxuFormat:
     operand_bits: Number
     activation_bytes: Number
     stored_bytes_per_weight: Number
-    rows_per_issue: Number
+    rows_per_issue_inverse: Number
     cycles_per_issue: Number
     latch_cycles: Number
     ramp_s: Number  # first latch and array fill, exposed once per operator
@@ -115,7 +115,7 @@ def mxu_format(chip: Chip, theta: Theta, numerics: Numerics) -> MxuFormat:
         operand_bits=bits,
         activation_bytes=numerics.activation_bits / 8,
         stored_bytes_per_weight=stored_bytes_per_weight(numerics),
-        rows_per_issue=rows,
+        rows_per_issue_inverse=1 / rows,
         cycles_per_issue=rows / (chip.bf16_rows_per_cycle * rate),
         latch_cycles=latch,
         ramp_s=(latch + chip.mxu_latency_cycles) / chip.clock_hz,

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 
 from hwmodel.attention import attention_cycles, softmax_vpu_ops
 from hwmodel.chip import Chip
-from hwmodel.collectives import Axis, collective_cost
+from hwmodel.collectives import Axis, Pattern, pattern, traffic, traffic_cost
 from hwmodel.matmul import mxu_cycles
 from hwmodel.ops import DENSE_BF16, Attention, Collective, Matmul, Numerics, Operator, Vector
 from hwmodel.power import Activity, dynamic_energy_j
 from hwmodel.rates import MxuFormat, Rates, mxu_format, rates
-from hwmodel.rows import Row, one_by_one, over_rows
+from hwmodel.rows import Row, hold, one_by_one, over_rows
 from hwmodel.theta import Theta
 
 Number = Any
@@ -83,14 +83,15 @@ def time_steps(
     vectors = [op for op in flat if isinstance(op, Vector)]
     timed |= _compute(r, theta, dense, vectors, _vector, one_by_one)
     costs = {
-        id(op): collective_cost(axes[op.axis], op) for op in flat if isinstance(op, Collective)
+        id(op): traffic_cost(axes[op.axis], pattern(op), *traffic(op))
+        for op in flat
+        if isinstance(op, Collective)
     }
     sums, operators = [], []
-    for step in steps:
+    for step, network in zip(steps, _network_sums(axes, steps), strict=True):
         done = [timed[id(op)] for op in step if id(op) in timed]
-        network = [op for op in step if isinstance(op, Collective)]
-        sums.append(_sums(done, network, costs, formats))
-        operators.append((done, network))
+        sums.append(_compute_sums(done, formats) | network)
+        operators.append((done, [op for op in step if isinstance(op, Collective)]))
     totals = over_rows(lambda row: _totals(chip, theta, formats, row), sums)
     return [
         StepTime(
@@ -222,28 +223,56 @@ def _vector(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Number
     }
 
 
-def _sums(
-    done: Sequence[OperatorTime],
-    network: Sequence[Collective],
-    costs: Mapping[int, Mapping[str, Number]],
-    formats: Formats,
-) -> dict[str, Number]:
-    """What the operators of one step add up to, before anything overlaps."""
+def _compute_sums(done: Sequence[OperatorTime], formats: Formats) -> dict[str, Number]:
+    """What the compute operators of one step add up to."""
     sums: dict[str, Number] = {
         "compute_s": sum(t.time_s for t in done),
         "matmul_s": sum((t.time_s for t in done if t.kind == "matmul"), 0.0),
     }
-    for hides in ("matmul", "prefetch", "nothing"):
-        chosen = [costs[id(op)] for op in network if op.hides == hides]
-        sums[f"{hides}.transfer_s"] = sum((c["transfer_s"] for c in chosen), 0.0)
-        sums[f"{hides}.latency_s"] = sum((c["latency_s"] for c in chosen), 0.0)
-    for field in ("ici_bytes", "dcn_bytes"):
-        sums[field] = sum((costs[id(op)][field] for op in network), 0.0)
     for field in ("hbm_bytes", "vmem_bytes", "vpu_ops"):
         sums[field] = sum(getattr(t, field) for t in done)
     for i, (numerics, _) in enumerate(formats.values()):
         sums[f"flops.{i}"] = sum((t.flops for t in done if t.numerics is numerics), 0.0)
     return sums
+
+
+def _network_sums(
+    axes: Mapping[str, Axis], steps: Sequence[Sequence[Operator]]
+) -> list[dict[str, Number]]:
+    """What the collectives of each step add up to, before anything overlaps.
+
+    Collectives that use one axis in one way cost the same per byte, so bytes are added first.
+    """
+    grouped: dict[tuple[int, str, Pattern, str], list[Collective]] = {}
+    for i, step in enumerate(steps):
+        for op in step:
+            if isinstance(op, Collective):
+                grouped.setdefault((i, op.axis, pattern(op), op.hides), []).append(op)
+    volumes = [sum(traffic(op)[0] for op in ops) for ops in grouped.values()]
+    passes = [sum(traffic(op)[1] for op in ops) for ops in grouped.values()]
+    held = hold((*volumes, *passes))
+    sums = [dict.fromkeys(_NETWORK_SUMS, 0.0) for _ in steps]
+    for (i, name, way, hides), volume, count in zip(
+        grouped, held[: len(grouped)], held[len(grouped) :], strict=True
+    ):
+        cost = traffic_cost(axes[name], way, volume, count)
+        row: dict[str, Number] = sums[i]
+        row[f"{hides}.transfer_s"] = row[f"{hides}.transfer_s"] + cost["transfer_s"]
+        row[f"{hides}.latency_s"] = row[f"{hides}.latency_s"] + cost["latency_s"]
+        row["ici_bytes"] = row["ici_bytes"] + cost["ici_bytes"]
+        row["dcn_bytes"] = row["dcn_bytes"] + cost["dcn_bytes"]
+    return sums
+
+
+_NETWORK_SUMS = (
+    *(
+        f"{hides}.{what}"
+        for hides in ("matmul", "prefetch", "nothing")
+        for what in ("transfer_s", "latency_s")
+    ),
+    "ici_bytes",
+    "dcn_bytes",
+)
 
 
 def _totals(chip: Chip, theta: Theta, formats: Formats, row: Row) -> dict[str, Number]:

@@ -36,6 +36,16 @@ def ceil_div(a: Number, b: Number) -> Number:
     return jnp.floor((a + (b - 0.5)) / b)
 
 
+def ceil_times(a: Number, inverse: Number) -> Number:
+    """`ceil_div(a, b)` where only inverse = 1 / b is at hand: floor(a / b + 1 - 1 / (2 b)).
+
+    Exact for whole a < 2**49; the division is done once for many a.
+    """
+    import jax.numpy as jnp
+
+    return jnp.floor(a * inverse + (1 - 0.5 * inverse))
+
+
 def round_up(a: Number, multiple: Number) -> Number:
     """Smallest multiple of `multiple` that is at least the whole number `a`."""
     return ceil_div(a, multiple) * multiple

@@ -148,7 +148,7 @@ def two_d_axes(f: Fabric, d: Deployment, model: Axis) -> Grid:
     """Split the model axis at its first torus dimension into the two sides of a 2-D layout."""
     if isinstance(d.layout_2d, int | float) and d.layout_2d == 0:
         return Grid(side=1.0, axes={}, exists=True)
-    first = jnp.where(model.factor_x > 1, model.factor_x, model.factor_y)
+    first = jnp.floor(jnp.where(model.factor_x > 1, model.factor_x, model.factor_y) + 0.5)
     # A second dimension holds at least two: compare with room, 1 / (1 / 49) is more than 49.
     exists = (first > 1) & (model.per_ici * first < 0.75)
     side = jnp.where((d.layout_2d > 0) & exists, first, 1.0)

@@ -1,4 +1,5 @@
-"""Which candidates can exist, as amounts: value / limit - 1, positive where a limit is exceeded.
+"""Which candidates can exist, as amounts: value / limit - 1, positive where a limit is exceeded,
+or a boolean, true where something that has no amount is wrong.
 
 Reasons are data (`REASONS`), so that the study log counts them and the CLI explains them.
 """
@@ -76,7 +77,7 @@ def violations(
         "mesh_order": _unless(_neighbours(d)),
         "layout_2d": _unless((d.layout_2d == 0) | grid.exists),
         "cached_prefix": (w.cached_prefix_tokens + 1 - w.prompt_tokens) / w.prompt_tokens,
-        "quality_unknown": jnp.where(jnp.isnan(quality_loss_nats), 1.0, 0.0),
+        "quality_unknown": jnp.isnan(quality_loss_nats),
     }
     query = kv = jnp.asarray(True)
     for m in arch.mixers:
@@ -92,14 +93,10 @@ def violations(
     out["expert_degree"] = _excess(d.expert, fewest)
     for condition in conditions(released, variant):
         violated = condition.violated
-        if isinstance(violated, bool):  # decided for the whole study: nothing to trace
-            violated = 1.0 if violated else 0.0
-            if violated == 0:
-                continue
-        out[condition.code] = jnp.maximum(
-            out.get(condition.code, 0.0), jnp.asarray(violated, float)
-        )
-    return out
+        if isinstance(violated, bool) and not violated:
+            continue  # decided for the whole study: nothing to trace
+        out[condition.code] = out.get(condition.code, False) | jnp.asarray(violated, bool)
+    return {reason: jnp.asarray(amount) for reason, amount in out.items()}
 
 
 def _excess(value: Number, limit: Number) -> Number:
@@ -108,7 +105,7 @@ def _excess(value: Number, limit: Number) -> Number:
 
 
 def _unless(legal: Number) -> Number:
-    return jnp.where(legal, 0.0, 1.0)
+    return jnp.logical_not(legal)
 
 
 def _tile_bytes(chip: Chip) -> Number:

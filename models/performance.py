@@ -83,7 +83,7 @@ class Point:
     """Everything known about one candidate at the analytical rung.
 
     `metrics` maps names to scalars; `violations` maps reason codes to value/limit - 1 (positive =
-    illegal); the step times carry the operator tables.
+    illegal) or to booleans (true = illegal); the step times carry the operator tables.
     """
 
     metrics: dict[str, Number]

@@ -140,8 +140,11 @@ class BatchEvaluator:
 
     def finish(self, pieces: list[Any], n: int) -> BatchResult:
         """Collect chunks into one result of n rows."""
-        metrics = np.concatenate([np.asarray(p[0]) for p in pieces], axis=1)[:, :n]
-        packed = np.concatenate([np.asarray(p[1]) for p in pieces])[:n]
+        if len(pieces) == 1:  # nothing to join: no copy
+            metrics, packed = (np.asarray(array)[..., :n] for array in pieces[0])
+        else:
+            metrics = np.concatenate([np.asarray(p[0]) for p in pieces], axis=1)[:, :n]
+            packed = np.concatenate([np.asarray(p[1]) for p in pieces])[:n]
         return BatchResult(metrics, *_unpack(packed))
 
     def read(self, row: NDArray[np.int32], view: Callable[[Point], Any]) -> Any:
@@ -202,7 +205,8 @@ def _knob_values(rows: Any, arguments: Mapping[str, Any]) -> Any:
 
     Fields come first so that each is contiguous over the batch.
     """
-    return arguments["lut"][arguments["offset"][:, None] + rows.T[arguments["column"]]]
+    chosen = arguments["offset"][:, None] + rows.T[arguments["column"]]
+    return jnp.take(arguments["lut"], chosen, mode="clip")  # in bounds by construction
 
 
 def _point(skeleton: Skeleton, knob_values: Any, arguments: Mapping[str, Any]) -> Point:
@@ -233,7 +237,11 @@ def _largest(violations: Mapping[str, Any]) -> Any:
     """
     packed: Any = None
     for reason, amount in violations.items():
-        entry = jnp.floor(amount * _RESOLUTION) * _CODES + REASON_CODES.index(reason)
+        code = REASON_CODES.index(reason)
+        if amount.dtype == bool:
+            entry = jnp.where(amount, _RESOLUTION * _CODES + code, -jnp.inf)
+        else:
+            entry = jnp.floor(amount * _RESOLUTION) * _CODES + code
         packed = entry if packed is None else jnp.maximum(packed, entry)
     return packed
 

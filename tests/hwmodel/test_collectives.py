@@ -15,7 +15,7 @@ import pytest
 
 from hwmodel import presets, theta
 from hwmodel.chip import Chip
-from hwmodel.collectives import Axis, collective_cost, fabric, lay_out
+from hwmodel.collectives import Axis, fabric, lay_out, pattern, traffic, traffic_cost
 from hwmodel.ops import Collective, CollectiveKind
 
 THETA = theta.central()
@@ -43,7 +43,9 @@ def _axis(chip: Chip, torus: tuple[float, ...], start: float, size: float) -> Ax
 
 def _cost(axis: Axis, kind: CollectiveKind, payload: float = BYTES) -> dict[str, float]:
     op = Collective(name="c", count=1.0, kind=kind, axis="a", payload_bytes=payload)
-    return {name: float(value) for name, value in collective_cost(axis, op).items()}
+    return {
+        name: float(value) for name, value in traffic_cost(axis, pattern(op), *traffic(op)).items()
+    }
 
 
 def test_an_axis_of_one_chip_costs_nothing() -> None:
@@ -51,7 +53,9 @@ def test_an_axis_of_one_chip_costs_nothing() -> None:
     for kind in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"):
         assert set(_cost(axis, kind).values()) == {0.0}
     with jax.disable_jit(False):
-        traced = jax.jit(lambda n: collective_cost(_axis(V6E, (4, 4, 1), 1, n), _op()))(1.0)
+        traced = jax.jit(
+            lambda n: traffic_cost(_axis(V6E, (4, 4, 1), 1, n), pattern(_op()), *traffic(_op()))
+        )(1.0)
     assert {float(v) for v in traced.values()} == {0.0}
 
 
@@ -218,7 +222,7 @@ def test_traced_and_plain_sizes_agree() -> None:
     @jax.jit
     def traced(x: float, y: float, start: float, size: float) -> dict[str, float]:
         axis = _axes(V6E, (x, y, 1.0), {"a": (start, size)})["a"]
-        return collective_cost(axis, _op())
+        return traffic_cost(axis, pattern(_op()), *traffic(_op()))
 
     for start, size in ((1.0, 4.0), (4.0, 8.0), (1.0, 32.0), (2.0, 2.0), (1.0, 64.0)):
         with jax.disable_jit(False):

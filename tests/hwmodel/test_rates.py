@@ -37,13 +37,18 @@ def test_v6e_rates() -> None:
     assert r.on_chip_bytes == pytest.approx(0.75 * 128 * 2**20)
     # a square f32 block in half of that: sqrt(0.375 * 128 MiB / 4 B) = 3547 elements
     assert 1 / float(r.block_edge_inverse) == pytest.approx(3547, abs=1)
-    assert (r.mxu_units, r.mxu_rows, r.mxu_cols, r.row_tile) == (2, 256, 256, 0)
+    assert (r.mxu_units, (1 / r.mxu_rows_inverse), (1 / r.mxu_cols_inverse), r.row_tile) == (
+        2,
+        256,
+        256,
+        0,
+    )
 
 
 def test_bf16_on_v6e_issues_two_rows_a_cycle() -> None:
     """16 rows per vmatmul every 8 cycles; latching 256 rows takes 16 issues of 4 cycles."""
     fmt = _format(V6E, BF16, 16)
-    assert (fmt.rows_per_issue, fmt.cycles_per_issue, fmt.latch_cycles) == (16, 8, 64)
+    assert ((1 / fmt.rows_per_issue_inverse), fmt.cycles_per_issue, fmt.latch_cycles) == (16, 8, 64)
     assert fmt.operand_bits == 16 and fmt.activation_bytes == 2
     assert fmt.ramp_s == pytest.approx((64 + 192) / 1.75e9)
     assert float(fmt.vpu_ops_per_weight) == 0 and float(fmt.nm_speedup_inverse) == 1
@@ -52,8 +57,8 @@ def test_bf16_on_v6e_issues_two_rows_a_cycle() -> None:
 def test_int8_is_native_on_v6e_at_twice_the_rate_and_half_the_latch() -> None:
     fmt = _format(V6E, INT8, 8)
     assert float(fmt.operand_bits) == 8 and fmt.activation_bytes == 1
-    assert float(fmt.rows_per_issue) == 32
-    assert float(fmt.rows_per_issue / fmt.cycles_per_issue) == pytest.approx(4)
+    assert float((1 / fmt.rows_per_issue_inverse)) == 32
+    assert float((1 / fmt.rows_per_issue_inverse) / fmt.cycles_per_issue) == pytest.approx(4)
     assert float(fmt.latch_cycles) == 32
     assert float(fmt.vpu_ops_per_weight) == 0
 
@@ -62,7 +67,7 @@ def test_int8_is_widened_to_bf16_where_it_is_not_native() -> None:
     chip = dataclasses.replace(V6E, int8_rate=0.0)
     fmt, bf16 = _format(chip, INT8, 8), _format(chip, BF16, 16)
     assert float(fmt.operand_bits) == 16
-    assert float(fmt.rows_per_issue / fmt.cycles_per_issue) == 2
+    assert float((1 / fmt.rows_per_issue_inverse) / fmt.cycles_per_issue) == 2
     assert float(fmt.latch_cycles) == float(bf16.latch_cycles)
     assert float(fmt.vpu_ops_per_weight) == THETA["dequant_ops_per_weight"]
     assert float(fmt.stored_bytes_per_weight) == 1  # still stored narrow
@@ -72,7 +77,9 @@ def test_each_format_has_its_own_rate() -> None:
     chip = dataclasses.replace(V6E, int8_rate=2.0, fp8_rate=3.0, int4_rate=5.0)
     for code, bits, rate in ((INT8, 8, 2), (FP8, 8, 3), (INT4, 4, 5)):
         fmt = _format(chip, code, bits)
-        assert float(fmt.rows_per_issue / fmt.cycles_per_issue) == pytest.approx(2 * rate)
+        assert float((1 / fmt.rows_per_issue_inverse) / fmt.cycles_per_issue) == pytest.approx(
+            2 * rate
+        )
 
 
 def test_narrow_weights_with_wide_activations_are_widened_on_the_vpu() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hwmodel import whole
-from hwmodel.whole import ceil_div, divides, floor_div, round_up, up
+from hwmodel.whole import ceil_div, ceil_times, divides, floor_div, round_up, up
 
 ROOT = Path(__file__).resolve().parents[2]
 DIVISORS = (1, 3, 7, 10, 12, 49, 100, 300, 1000, 1023, 4096, 16384, 128_256)
@@ -110,3 +110,12 @@ def test_no_other_module_rounds_a_quotient() -> None:
                 if _rounds_a_quotient(node):
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert not found, f"use hwmodel.whole for {found}"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_reciprocal_form_is_exact_too(seed: int) -> None:
+    a, b = _pairs(200_000, seed)
+    a = a // 2  # one more rounding than ceil_div: exact below 2**49
+    with jax.enable_x64(True):
+        got = jax.jit(lambda x, y: ceil_times(x, 1 / y))(a.astype(float), b.astype(float))
+    assert np.array_equal(np.asarray(got).astype(np.int64), -(-a // b))
