@@ -57,7 +57,7 @@ def test_bf16_on_v6e_issues_two_rows_a_cycle() -> None:
 def test_int8_is_native_on_v6e_at_twice_the_rate_and_half_the_latch() -> None:
     fmt = _format(V6E, INT8, 8)
     assert float(fmt.operand_bits) == 8 and fmt.activation_bytes == 1
-    assert float((1 / fmt.rows_per_issue_inverse)) == 32
+    assert float(1 / fmt.rows_per_issue_inverse) == 32
     assert float((1 / fmt.rows_per_issue_inverse) / fmt.cycles_per_issue) == pytest.approx(4)
     assert float(fmt.latch_cycles) == 32
     assert float(fmt.vpu_ops_per_weight) == 0
