@@ -44,6 +44,7 @@ class Skeleton:
     architecture: tuple[Any, ...]
     knob_fields: tuple[str, ...]
     literals: tuple[tuple[str, float], ...]
+    scalars: tuple[tuple[str, str], ...]  # (group, name) of each number passed at run time
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,6 @@ class BatchEvaluator:
             if name not in knob_fields and name in neutral and base[name] == neutral[name]
         )
         shape, numbers = _split_architecture(architecture)
-        self.skeleton = Skeleton(shape, knob_fields, literals)
         known = dict(literals)
         self.spans = {
             name: slice(int(start), int(end))
@@ -88,21 +88,29 @@ class BatchEvaluator:
                 table.names, table.offset, [*table.offset[1:], len(table.lut)], strict=True
             )
         }
-        self._arguments: dict[str, Any] = {
-            "column": jnp.asarray(table.column[varying], jnp.int32),
-            "offset": jnp.asarray(table.offset[varying], jnp.int32),
-            "lut": np.asarray(table.lut, np.float64),
-            "base": {n: float(base[n]) for n in FIELDS if n not in knob_fields and n not in known},
-            "architecture": numbers,
-            "theta": {k: float(v) for k, v in theta.items()},
-            "training_tokens": float(training_tokens),
+        self._numbers = {
+            **{("base", n): base[n] for n in FIELDS if n not in knob_fields and n not in known},
+            **{("architecture", name): value for name, value in numbers.items()},
+            **{("theta", name): value for name, value in theta.items()},
+            ("study", "training_tokens"): training_tokens,
         }
+        self.skeleton = Skeleton(shape, knob_fields, literals, tuple(self._numbers))
+        self._column = np.asarray(table.column[varying], np.int32)
+        self._offset = np.asarray(table.offset[varying], np.int32)
+        self._table = np.asarray(table.lut, np.float64)
+        self._arguments = self._on_device()
+
+    def _on_device(self) -> tuple[Any, ...]:
+        """What the compiled function takes beside the rows: few arrays, transferred once."""
+        with jax.enable_x64(True):
+            numbers = np.array([float(v) for v in self._numbers.values()])
+            parts = (self._column, self._offset, self._table, numbers)
+            return tuple(jnp.asarray(part) for part in parts)
 
     @property
     def table(self) -> NDArray[np.float64]:
         """Values of all choices of all knobs, [N]; `spans` says which are of which field."""
-        table: NDArray[np.float64] = self._arguments["lut"]
-        return table
+        return self._table
 
     def under(
         self,
@@ -115,13 +123,12 @@ class BatchEvaluator:
         theta: a value for every constant. fields: chip fields to replace; one that a knob sets, or
         that the compilation leaves out, stays. table: `table` with other values.
         """
+        changed = {("theta", k): v for k, v in theta.items()}
+        changed |= {("base", k): v for k, v in fields.items() if ("base", k) in self._numbers}
         other = copy.copy(self)
-        base = self._arguments["base"]
-        other._arguments = self._arguments | {
-            "theta": {k: float(v) for k, v in theta.items()},
-            "base": base | {k: float(v) for k, v in fields.items() if k in base},
-            "lut": np.asarray(table, np.float64),
-        }
+        other._numbers = self._numbers | changed
+        other._table = np.asarray(table, np.float64)
+        other._arguments = other._on_device()
         return other
 
     def __call__(self, indices: NDArray[np.int32]) -> BatchResult:
@@ -136,7 +143,7 @@ class BatchEvaluator:
         if len(rows) < CHUNK_ROWS:
             padded = np.resize(rows, (CHUNK_ROWS, rows.shape[1]))
         with jax.enable_x64(True):
-            return _compiled(self.skeleton)(padded, self._arguments)
+            return _compiled(self.skeleton)(padded, *self._arguments)
 
     def finish(self, pieces: list[Any], n: int) -> BatchResult:
         """Collect chunks into one result of n rows."""
@@ -151,7 +158,7 @@ class BatchEvaluator:
         """`view` of the full result of one row, compiled: arrays in the containers it returns."""
         with jax.enable_x64(True):
             rows = np.asarray(row, np.int32)[None, :]
-            return _compiled_view(self.skeleton, view)(rows, self._arguments)
+            return _compiled_view(self.skeleton, view)(rows, *self._arguments)
 
 
 def _split_architecture(arch: Architecture) -> tuple[tuple[Any, ...], dict[str, float]]:
@@ -200,28 +207,30 @@ def _join_architecture(shape: tuple[Any, ...], numbers: Mapping[str, Any]) -> Ar
     return joined
 
 
-def _knob_values(rows: Any, arguments: Mapping[str, Any]) -> Any:
+def _knob_values(rows: Any, column: Any, offset: Any, table: Any) -> Any:
     """Fields that knobs set, [fields, n], from index rows [n, knobs]: one gather.
 
     Fields come first so that each is contiguous over the batch.
     """
-    chosen = arguments["offset"][:, None] + rows.T[arguments["column"]]
-    return jnp.take(arguments["lut"], chosen, mode="clip")  # in bounds by construction
+    return jnp.take(table, offset[:, None] + rows.T[column], mode="clip")  # always in bounds
 
 
-def _point(skeleton: Skeleton, knob_values: Any, arguments: Mapping[str, Any]) -> Point:
-    """Evaluate one candidate from its knob-set fields, shape [fields]."""
-    values = dict(arguments["base"]) | dict(skeleton.literals)
+def _point(skeleton: Skeleton, knob_values: Any, numbers: Any) -> Point:
+    """Evaluate one candidate from its knob-set fields [fields] and the other numbers."""
+    groups: dict[str, dict[str, Any]] = {}
+    for i, (group, name) in enumerate(skeleton.scalars):
+        groups.setdefault(group, {})[name] = numbers[i]
+    values = groups.get("base", {}) | dict(skeleton.literals)
     values |= {name: knob_values[i] for i, name in enumerate(skeleton.knob_fields)}
     parts = assemble(values)
     return evaluate(
         parts.chip,
-        _join_architecture(skeleton.architecture, arguments["architecture"]),
+        _join_architecture(skeleton.architecture, groups["architecture"]),
         parts.variant,
         parts.deployment,
         parts.workload,
-        arguments["theta"],
-        arguments["training_tokens"],
+        groups["theta"],
+        groups["study"]["training_tokens"],
     )
 
 
@@ -254,21 +263,21 @@ def _unpack(packed: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
 
 @functools.cache
 def _compiled(skeleton: Skeleton) -> Any:
-    def single(knob_values: Any, arguments: Mapping[str, Any]) -> Any:
-        point = _point(skeleton, knob_values, arguments)
+    def single(knob_values: Any, numbers: Any) -> Any:
+        point = _point(skeleton, knob_values, numbers)
         metrics = jnp.stack([jnp.asarray(point.metrics[m], jnp.float64) for m in METRICS])
         return metrics, _largest(point.violations)
 
-    def batch(rows: Any, arguments: Mapping[str, Any]) -> Any:
-        values = _knob_values(rows, arguments)
-        return jax.vmap(single, in_axes=(1, None), out_axes=(1, 0))(values, arguments)
+    def batch(rows: Any, column: Any, offset: Any, table: Any, numbers: Any) -> Any:
+        values = _knob_values(rows, column, offset, table)
+        return jax.vmap(single, in_axes=(1, None), out_axes=(1, 0))(values, numbers)
 
     return jax.jit(batch, compiler_options=_COMPILER_OPTIONS)
 
 
 @functools.cache
 def _compiled_view(skeleton: Skeleton, view: Callable[[Point], Any]) -> Any:
-    def viewed(rows: Any, arguments: Mapping[str, Any]) -> Any:
-        return view(_point(skeleton, _knob_values(rows, arguments)[:, 0], arguments))
+    def viewed(rows: Any, column: Any, offset: Any, table: Any, numbers: Any) -> Any:
+        return view(_point(skeleton, _knob_values(rows, column, offset, table)[:, 0], numbers))
 
     return jax.jit(viewed)
