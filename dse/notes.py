@@ -63,6 +63,20 @@ def in_force(meta: Mapping[str, Any], params: Mapping[str, str]) -> list[Assumpt
     return [a for a in known if params.get(a.knob) == a.choice]
 
 
+def beyond_reticle(dies_mm2: Sequence[float]) -> list[str]:
+    """A line on designs whose largest die exceeds the exposure field: nothing else forbids it."""
+    from hwmodel.theta import constants
+
+    limit = constants()["reticle_limit_mm2"].value
+    too_large = sum(die > limit for die in dies_mm2)
+    if not too_large:
+        return []
+    return [
+        f"{too_large} of {len(dies_mm2)} designs need a die larger than the exposure field; "
+        f"constrain largest_die_mm2 <= {limit:g} to leave them out."
+    ]
+
+
 def footer(meta: Mapping[str, Any]) -> list[str]:
     """Lines below every table of results."""
     assumed = [Assumption(**row).text for row in meta.get("assumptions", [])]

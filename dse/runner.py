@@ -16,7 +16,7 @@ import numpy as np
 
 from dse import changes, locate, notes, probabilities, progress
 from dse.errors import StoreError, error_directory
-from dse.executors import choose
+from dse.executors import choose, ray_runtime
 from dse.interrupt import stop_on_signal
 from dse.results import Results
 from dse.score import Scorer, ScorerFactory
@@ -87,6 +87,8 @@ def run_spec(
     display = progress.make(quiet=quiet)
     if restart and store.exists:
         _refuse_while_running(store)
+        if ray_address is not None:  # a cluster that does not answer must not cost the results
+            ray_runtime.connect(None, ray_address).close()
         display.note(f"earlier results are kept as {changes.set_aside(store)}")
     if store.exists:
         changes.check_study(store, spec.fingerprint, spec.text, str(spec.path))

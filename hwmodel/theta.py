@@ -65,23 +65,28 @@ def central() -> dict[str, float]:
 
 
 def draws(count: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """`count` paired draws of every constant, arrays of shape [count].
+    """`count` paired draws of every constant, arrays of shape [count]; see `quantile`.
 
-    Each constant is drawn independently from a triangular distribution over [low, high] with its
-    mode at the central value: the range is all that the sources give, and the triangle is the
-    plainest density that honours it. Constants whose low equals high stay fixed.
+    Each constant is drawn independently.
     """
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    out: dict[str, np.ndarray] = {}
-    for name, c in sorted(constants().items()):
-        uniform = rng.random(count)
-        if c.high > c.low:
-            split = (c.value - c.low) / (c.high - c.low)
-            left = c.low + np.sqrt(uniform * (c.high - c.low) * (c.value - c.low))
-            right = c.high - np.sqrt((1 - uniform) * (c.high - c.low) * (c.high - c.value))
-            out[name] = np.where(uniform < split, left, right)
-        else:
-            out[name] = np.full(count, c.value)
-    return out
+    return {
+        name: quantile(c.low, c.value, c.high, rng.random(count))
+        for name, c in sorted(constants().items())
+    }
+
+
+def quantile(low: float, value: float, high: float, shares: np.ndarray) -> np.ndarray:
+    """Values of an estimate at the quantiles `shares` in [0, 1), any shape.
+
+    The sources give a central value and a range. The central value is taken as the median and the
+    density rises linearly from either end of the range to it, half of the probability on each side:
+    a one-sided range widens one side and does not move the centre.
+    """
+    import numpy as np
+
+    below = low + (value - low) * np.sqrt(2 * shares)
+    above = high - (high - value) * np.sqrt(2 * (1 - shares))
+    return np.where(shares < 0.5, below, above)

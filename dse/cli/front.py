@@ -100,6 +100,7 @@ def show_table(
 ) -> None:
     """The front as a table, known chips below it in bold; what blocks when it is empty."""
     from dse.cli import tables
+    from dse.notes import beyond_reticle
 
     names = _columns(results)
     knobs = _knobs(points) if params else []
@@ -117,6 +118,9 @@ def show_table(
     tables.print_table(headers, rows, title=title, marked=marked)
     if points and not feasible:
         show_blocking(results)
+    dies = [p.metrics["largest_die_mm2"] for p in points if "largest_die_mm2" in p.metrics]
+    for line in beyond_reticle(dies):
+        tables.console().print(line, markup=False)
     print_footer(results)
 
 
@@ -173,14 +177,16 @@ def _row(point: Point, names: list[str], knobs: list[str]) -> list[object]:
 
 
 def p_feasible(point: Point) -> str:
-    """The joint probability, and in brackets each constraint that is uncertain with its own."""
+    """The joint probability, and the metric of the least certain constraint where it is uncertain
+    (`dse show` lists all)."""
     from dse.probabilities import uncertain
     from dse.trials import JOINT
 
     if point.p_feasible is None:
         return "-"
-    doubtful = [f"{text}: {share:.0%}" for text, share in uncertain(point.p_feasible).items()]
-    return f"{point.p_feasible[JOINT]:.0%}" + (f" ({', '.join(doubtful)})" if doubtful else "")
+    doubtful = uncertain(point.p_feasible)
+    joint = f"{point.p_feasible[JOINT]:.0%}"
+    return f"{joint} {min(doubtful, key=doubtful.__getitem__).split()[0]}" if doubtful else joint
 
 
 def print_footer(results: Results) -> None:

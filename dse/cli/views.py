@@ -187,6 +187,11 @@ def explain(
     ]
     title = f"trial {trial}" + ("" if mapping is None else f", mapping {mapping}")
     tables.print_table(keys, body, title=title)
+    for phase in ("prefill", "decode"):
+        total = sum(row["time_s"] for row in rows if row["phase"] == phase)
+        if not several:
+            line = f"one {phase} step of one pipeline stage: {tables.seconds(total)}"
+            tables.console().print(line, markup=False)
     for line in opened.meta.get("notes", [ANALYTICAL]):
         tables.console().print(line, markup=False)
 

@@ -46,13 +46,8 @@ class Estimate:
     quantiles: NDArray[np.float64]
 
     def draws(self) -> NDArray[np.float64]:
-        """Triangular draws over [low, high] with the mode at `value`, as `hwmodel.theta.draws`."""
-        low, mode, high, u = self.low, self.value, self.high, self.quantiles
-        if not low < high:
-            return np.full(len(u), mode)
-        left = low + np.sqrt(u * (high - low) * (mode - low))
-        right = high - np.sqrt((1 - u) * (high - low) * (high - mode))
-        drawn: NDArray[np.float64] = np.where(u < (mode - low) / (high - low), left, right)
+        """One value per quantile, as `hwmodel.theta.quantile`."""
+        drawn: NDArray[np.float64] = theta.quantile(self.low, self.value, self.high, self.quantiles)
         return drawn
 
 

@@ -42,6 +42,13 @@ def read_assignment(
     architecture = _architecture(part.model, (*path, "model", "config"), folder, problems)
     if architecture is None or workload is None:
         return None
+    tokens_seen = workload.prompt_tokens + workload.output_tokens
+    if 0 < architecture.max_context_tokens < tokens_seen:
+        problems.add(
+            (*path, "workload", "prompt_tokens"),
+            f"prompt and output are {tokens_seen:g} tokens, and {architecture.name} takes at most "
+            f"{architecture.max_context_tokens:g} (max_position_embeddings); shorten them",
+        )
     model_knobs = _model_knobs(part.model, architecture, (*path, "model"), problems)
     sampled, fixed, solve = _deployment(
         part.deployment, architecture, (*path, "deployment"), problems

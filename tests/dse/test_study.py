@@ -164,7 +164,7 @@ def test_a_broken_model_stops_the_study_and_saves_no_failures(tmp_path: Path) ->
 def test_a_stopped_study_saves_finished_chunks_and_goes_on(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     stop = threading.Event()
-    scorer = FakeScorer()
+    scorer = FakeScorer(faults=Faults(delay_s=0.2))  # so that the last chunk cannot run ahead
     loop = _new_loop(store, scorer, executor=_StopAfter(scorer, stop, 4), trials=60, population=20)
     assert loop.run(stop) is False
     loop._writer.close()
