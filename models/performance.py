@@ -31,7 +31,7 @@ from hwmodel.theta import Theta
 from models import legality
 from models.architecture import Architecture, kv_bytes_per_token
 from models.deployment import Deployment, mesh_axes, slice_fabric, two_d_axes
-from models.lowering import Lowered, decode_phase, lower, prefill_phase
+from models.lowering import decode_phase, lower, prefill_phase
 from models.lowering.model import (
     activation_bytes_per_chip,
     kv_bytes_per_sequence_per_chip,
@@ -90,8 +90,6 @@ class Point:
     violations: dict[str, Number]
     prefill: StepTime
     decode: StepTime
-    prefill_lowered: Lowered
-    decode_lowered: Lowered
 
 
 def evaluate(
@@ -196,7 +194,7 @@ def evaluate(
     violations = legality.violations(
         chip, arch, changed, variant, d, w, theta, axes, grid, hbm_used, quality
     )
-    return Point(metrics, violations, prefill, decode, pre, dec)
+    return Point(metrics, violations, prefill, decode)
 
 
 def _held(arch: Architecture) -> Architecture:
