@@ -1,0 +1,1 @@
+"""How far predictions lie from measurements: records, their statistics, intervals and reports."""
