@@ -49,8 +49,8 @@ BARS = (
 class Record:
     """One measured row and its prediction, both in `unit`.
 
-    A row that cannot be predicted has `predicted` None and says in `reason_if_skipped` which field is
-    missing; a row that was predicted has an empty reason.
+    A row that cannot be predicted has `predicted` None and says in `reason_if_skipped` which field
+    is missing; a row that was predicted has an empty reason.
     """
 
     id: str
