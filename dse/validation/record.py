@@ -69,6 +69,9 @@ class Record:
     unit: str
     roofline: float | None = None
     """What max(FLOPs / peak, bytes / bandwidth) predicts, in the same unit."""
+    peak: float | None = None
+    """What the chip's peak alone predicts, in the same unit: FLOPs / peak FLOP/s, or bytes /
+    bandwidth where the work has no FLOPs (hbm, collective)."""
     higher_is_better: bool = False
     """Whether the value is a rate (FLOP/s, tokens/s, bytes/s) and not a time."""
     reason_if_skipped: str = ""
@@ -79,6 +82,8 @@ class Record:
     """80 % interval of the prediction; None until dse.validation.intervals attaches it."""
     features: Mapping[str, float] = field(default_factory=dict)
     """Logarithms that say where the case lies (dse.validation.intervals.FEATURES)."""
+    bound_by: str = ""
+    """What takes the time in the prediction, such as `attention 41 % (vpu), all-gather 22 %`."""
     notes: str = ""
 
     @property
