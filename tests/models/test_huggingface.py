@@ -333,7 +333,8 @@ def test_two_matrix_feed_forwards_and_parallel_blocks() -> None:
     for name in ("falcon-7b", "gpt2", "pythia-1.4b", "Nemotron-H-56B-Base-8K", "opt-125m"):
         assert load(name).feed_forwards[0].gated == 0, name
     parallel = {n for n in catalog_names() if load(n).parallel_block}
-    assert {n.partition("__")[0] for n in parallel} == {"cohere", "falcon", "gptneox", "pythia"}
+    families = {"cohere", "falcon", "gptj", "gptneox", "maxtext", "palm", "pythia"}
+    assert {n.partition("__")[0] for n in parallel} == families
     assert "falcon__Falcon3-7B-Base" not in parallel
 
 
