@@ -81,7 +81,7 @@ class Record:
     high: float | None = None
     """80 % interval of the prediction; None until dse.validation.intervals attaches it."""
     features: Mapping[str, float] = field(default_factory=dict)
-    """Logarithms that say where the case lies (dse.validation.intervals.FEATURES)."""
+    """Logarithms that say where the case lies (dse.validation.features.case_features)."""
     bound_by: str = ""
     """What takes the time in the prediction, such as `attention 41 % (vpu), all-gather 22 %`."""
     notes: str = ""
