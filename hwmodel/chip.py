@@ -54,7 +54,7 @@ class Chip:
     # --- on-chip memory
     vmem_bytes: Number = describe("B", "VMEM (GPU: L2 + shared memory) per chip")
     cmem_bytes: Number = describe("B", "CMEM per chip; 0 = none")
-    sparsecores: Number = describe("SparseCores", "SparseCores (8i: CAEs) per chip; area and power")
+    sparsecores: Number = describe("SparseCores", "SparseCores (or CAEs) per chip; area and power")
 
     # --- HBM
     hbm_stacks: Number = describe("stacks", "HBM stacks in the package")
@@ -81,6 +81,9 @@ class Chip:
         "B/s", "data-centre network bandwidth per chip, one way"
     )
     dcn_latency_s: Number = describe("s", "latency of one DCN message")
+    host_bandwidth_bytes_per_s: Number = describe(
+        "B/s", "link to host memory (PCIe) per chip, one way"
+    )
 
     # --- money
     list_price_usd_per_hour: Number = describe(
@@ -136,3 +139,32 @@ class Chip:
 
 
 CHIP_FIELDS: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(Chip))
+
+_DIVIDED = (
+    "cores",
+    "vmem_bytes",
+    "cmem_bytes",
+    "sparsecores",
+    "hbm_stacks",
+    "ici_links",
+    "dcn_bandwidth_bytes_per_s",
+    "host_bandwidth_bytes_per_s",
+    "list_price_usd_per_hour",
+)
+"""Fields that a part of a chip has a part of; clocks, cadences and latencies are the chip's."""
+
+
+def share_of(chip: Chip, share: float) -> Chip:
+    """The fraction `share` of a chip as a device of its own, for times of work that one device does.
+
+    Software may run one device per core: a microbenchmark of such a device sees its share of the
+    matrix and vector units, of on-chip memory, HBM and links. Dies and the pod stay those of the
+    chip, so area and cost of the result mean nothing.
+
+    Raises:
+        ValueError: the share does not hold a whole number of cores.
+    """
+    cores = float(chip.cores) * share
+    if not (0 < share <= 1 and cores >= 1 and cores.is_integer()):
+        raise ValueError(f"a device of {share:g} chip would have {cores:g} of {chip.cores:g} cores")
+    return dataclasses.replace(chip, **{name: getattr(chip, name) * share for name in _DIVIDED})
