@@ -157,7 +157,8 @@ def efficiency_rank(rows: Sequence[Record], *, roofline: bool = False) -> Figure
 
 def _share(base: Array, value: Array, rates: NDArray[np.bool_]) -> Array:
     """How much of `base` a value achieves; rounded, for equal shares are equal ranks."""
-    return np.round(np.where(rates, value / base, base / value), 12)
+    share: Array = np.where(rates, value / base, base / value)
+    return share.round(12)
 
 
 def figure(rows: Sequence[Record], statistic: Statistic) -> Figure:
