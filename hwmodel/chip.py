@@ -155,7 +155,7 @@ _DIVIDED = (
 
 
 def share_of(chip: Chip, share: float) -> Chip:
-    """The fraction `share` of a chip as a device of its own, for times of work that one device does.
+    """The fraction `share` of a chip as a device of its own, for times of what one device does.
 
     Software may run one device per core: a microbenchmark of such a device sees its share of the
     matrix and vector units, of on-chip memory, HBM and links. Dies and the pod stay those of the
