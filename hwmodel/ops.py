@@ -31,6 +31,9 @@ class Numerics:
 
 DENSE_BF16 = Numerics()
 
+Makes = Literal["", "qkv", "context", "out_proj", "mlp_up", "mlp_down"]
+"""Which tensor of a layer an operator makes: what training keeps, or computes again."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Matmul:
@@ -39,7 +42,8 @@ class Matmul:
     `vpu_ops` is the vector work fused with it (norms, rotary, activation, residual).
     `weight_reads` is 0 where the second operand is made on chip (recurrent state), else 1.
     `resident_groups` is how many groups' weights live in HBM where not all are read every step
-    (experts); negative: the same as `groups`.
+    (experts); negative: the same as `groups`. `extra_hbm_bytes` is traffic of one execution beside
+    its operands.
     """
 
     name: str
@@ -52,6 +56,8 @@ class Matmul:
     vpu_ops: Number = 0.0
     weight_reads: float = 1.0
     resident_groups: Number = -1.0
+    extra_hbm_bytes: Number = 0.0
+    makes: Makes = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +82,18 @@ class Attention:
     softmax: Number = 1.0
     """1 for attention, 0 for a score pass without softmax and values (a sparse-attention
     indexer)."""
+    extra_hbm_bytes: Number = 0.0
+    """Traffic of one execution, all groups, beside reading the cache: new entries are written."""
+    makes: Makes = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionBackward(Attention):
+    """Gradient of fused softmax attention: five products against the forward pass's two.
+
+    Scores and probability gradients are computed again from queries, keys and values (contractions
+    over `qk_width` and `v_width`); three products make the gradients of V, K and Q.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +106,16 @@ class Vector:
     hbm_bytes: Number = 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class HostTransfer:
+    """Bytes of one execution over the link to host memory, one way. Any work of the step may hide
+    it."""
+
+    name: str
+    count: Number
+    payload_bytes: Number
+
+
 CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"]
 
 
@@ -98,7 +126,8 @@ class Collective:
     `payload_bytes`: all_gather / reduce_scatter / all_reduce, the full (gathered) array per group;
     all_to_all, the bytes each chip sends in all; permute, the bytes each chip sends to its
     neighbour. `hides` says what may hide it: "prefetch" (weights known in advance, any work of the
-    step), "matmul" (partly, by the neighbouring matmuls of the same layer) or "nothing".
+    step), "gradient" (sums of gradients, any work that is left after them), "matmul" (partly, by
+    the neighbouring matmuls of the same layer) or "nothing".
     """
 
     name: str
@@ -106,7 +135,8 @@ class Collective:
     kind: CollectiveKind
     axis: str
     payload_bytes: Number
-    hides: Literal["prefetch", "matmul", "nothing"] = "matmul"
+    hides: Literal["prefetch", "gradient", "matmul", "nothing"] = "matmul"
+    makes: Makes = ""
 
 
-Operator = Matmul | Attention | Vector | Collective
+Operator = Matmul | Attention | Vector | Collective | HostTransfer

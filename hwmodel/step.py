@@ -19,7 +19,17 @@ from hwmodel.attention import attention_cycles, softmax_vpu_ops
 from hwmodel.chip import Chip
 from hwmodel.collectives import Axis, Pattern, pattern, traffic, traffic_cost
 from hwmodel.matmul import mxu_cycles
-from hwmodel.ops import DENSE_BF16, Attention, Collective, Matmul, Numerics, Operator, Vector
+from hwmodel.ops import (
+    DENSE_BF16,
+    Attention,
+    AttentionBackward,
+    Collective,
+    HostTransfer,
+    Matmul,
+    Numerics,
+    Operator,
+    Vector,
+)
 from hwmodel.power import Activity, dynamic_energy_j
 from hwmodel.rates import MxuFormat, Rates, mxu_format, rates
 from hwmodel.rows import Row, hold, one_by_one, over_rows
@@ -72,14 +82,16 @@ def time_steps(
     """Time several steps (prefill, decode) of one chip."""
     r = rates(chip, theta)
     formats = _formats(chip, theta, steps)
-    flat = [op for step in steps for op in step]
+    flat = list({id(op): op for step in steps for op in step}.values())
     timed: dict[int, OperatorTime] = {}
     for key, (_, fmt) in formats.items():
         matmuls = [op for op in flat if isinstance(op, Matmul) and id(op.numerics) == key]
         timed |= _compute(r, theta, fmt, matmuls, _matmul, over_rows)
     dense = formats[id(DENSE_BF16)][1]
-    attention = [op for op in flat if isinstance(op, Attention)]
+    attention = [op for op in flat if type(op) is Attention]
     timed |= _compute(r, theta, dense, attention, _attention, over_rows)
+    gradients = [op for op in flat if isinstance(op, AttentionBackward)]
+    timed |= _compute(r, theta, dense, gradients, _attention_backward, over_rows)
     vectors = [op for op in flat if isinstance(op, Vector)]
     timed |= _compute(r, theta, dense, vectors, _vector, one_by_one)
     costs = {
@@ -88,10 +100,11 @@ def time_steps(
         if isinstance(op, Collective)
     }
     sums, operators = [], []
-    for step, network in zip(steps, _network_sums(axes, steps), strict=True):
+    host = _host_sums(chip, steps)
+    for step, network, link in zip(steps, _network_sums(axes, steps), host, strict=True):
         done = [timed[id(op)] for op in step if id(op) in timed]
-        sums.append(_compute_sums(done, formats) | network)
-        operators.append((done, [op for op in step if isinstance(op, Collective)]))
+        sums.append(_compute_sums(done, formats) | network | link)
+        operators.append((done, [op for op in step if isinstance(op, Collective | HostTransfer)]))
     totals = over_rows(lambda row: _totals(chip, theta, formats, row), sums)
     return [
         StepTime(
@@ -99,7 +112,7 @@ def time_steps(
             energy_j=total["energy_j"],
             flops=total["flops"],
             hbm_bytes=total["hbm_bytes"],
-            operators=tuple(done + _exposed(theta, network, costs, row)),
+            operators=tuple(done + _exposed(chip, theta, network, costs, row)),
         )
         for total, row, (done, network) in zip(totals, sums, operators, strict=True)
     ]
@@ -127,17 +140,25 @@ def _compute(
     apply: Callable[[Callable[[Row], dict[str, Number]], Sequence[Row]], list[dict[str, Number]]],
 ) -> dict[int, OperatorTime]:
     """Time all compute operators of one kind and format with the same equations, row by row."""
+    # Matmuls of serving have no traffic beside the operands: left out, it costs nothing.
+    extra = any(not _is_zero(getattr(op, "extra_hbm_bytes", 0.0)) for op in ops)
+    unused = () if extra else ("extra_hbm_bytes",)
     rows = [
         {
             f.name: getattr(op, f.name)
             for f in dataclasses.fields(op)
-            if f.name not in ("name", "numerics", "resident_groups")
+            if f.name not in ("name", "numerics", "resident_groups", "makes", *unused)
         }
         for op in ops
     ]
-    results = apply(
-        lambda row: _engines(r, theta, row["count"], equations(r, theta, fmt, row)), rows
-    )
+
+    def timed(row: Row) -> dict[str, Number]:
+        work = equations(r, theta, fmt, row)
+        if "extra_hbm_bytes" in row:
+            work["hbm_bytes"] = work["hbm_bytes"] + row["extra_hbm_bytes"]
+        return _engines(r, theta, row["count"], work)
+
+    results = apply(timed, rows)
     return {
         id(op): OperatorTime(
             name=op.name,
@@ -206,10 +227,28 @@ def _attention(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Num
         "mxu_cycles": attention_cycles(r, fmt, op),
         "vpu_ops": softmax_vpu_ops(theta, op),
         "hbm_bytes": cache * jnp.maximum(op["rows"] * r.block_edge_inverse, 1.0),
+        "hbm_slowdown": 1 / theta["kv_read_fraction"],
         "macs": macs,
         "vmem_bytes": macs * r.mxu_cols_inverse * 2 + cache,
         "ramp_s": fmt.ramp_s,
     }
+
+
+def _attention_backward(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Number]:
+    """The five products in terms of forward passes: one of the same widths (scores, V gradient),
+    one with the widths exchanged (probability gradient, K gradient), half of one of query width
+    (Q gradient)."""
+    exchanged = {**op, "qk_width": op["v_width"], "v_width": op["qk_width"]}
+    queries = {**op, "v_width": op["qk_width"]}
+    forward = _attention(r, theta, fmt, op)
+    other, last = _attention(r, theta, fmt, exchanged), _attention(r, theta, fmt, queries)
+    work = {
+        name: forward[name] + other[name] + 0.5 * last[name]
+        for name in ("mxu_cycles", "macs", "vmem_bytes")
+    }
+    scores = op["groups"] * op["rows"] * op["length"]
+    ops = scores * theta["attention_backward_ops_per_score"]
+    return forward | work | {"vpu_ops": ops}
 
 
 def _vector(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Number]:
@@ -251,7 +290,9 @@ def _network_sums(
     volumes = [sum(traffic(op)[0] for op in ops) for ops in grouped.values()]
     passes = [sum(traffic(op)[1] for op in ops) for ops in grouped.values()]
     held = hold((*volumes, *passes))
-    sums = [dict.fromkeys(_NETWORK_SUMS, 0.0) for _ in steps]
+    ways = {hides for _, _, _, hides in grouped} - {"matmul", "prefetch", "nothing"}
+    names = [*_NETWORK_SUMS, *(f"{h}.{what}" for h in ways for what in _NETWORK_TIMES)]
+    sums = [dict.fromkeys(names, 0.0) for _ in steps]
     for (i, name, way, hides), volume, count in zip(
         grouped, held[: len(grouped)], held[len(grouped) :], strict=True
     ):
@@ -264,15 +305,27 @@ def _network_sums(
     return sums
 
 
+_NETWORK_TIMES = ("transfer_s", "latency_s")
 _NETWORK_SUMS = (
-    *(
-        f"{hides}.{what}"
-        for hides in ("matmul", "prefetch", "nothing")
-        for what in ("transfer_s", "latency_s")
-    ),
+    *(f"{hides}.{what}" for hides in ("matmul", "prefetch", "nothing") for what in _NETWORK_TIMES),
     "ici_bytes",
     "dcn_bytes",
 )
+
+
+def _host_sums(chip: Chip, steps: Sequence[Sequence[Operator]]) -> list[dict[str, Number]]:
+    """Seconds on the link to host memory of each step, where any step uses it."""
+    transfers = [[op for op in step if isinstance(op, HostTransfer)] for step in steps]
+    if not any(transfers):
+        return [{} for _ in steps]
+    return [
+        {"host.transfer_s": sum((_host_s(chip, op) for op in ops), 0.0), "host.latency_s": 0.0}
+        for ops in transfers
+    ]
+
+
+def _host_s(chip: Chip, op: HostTransfer) -> Number:
+    return op.count * op.payload_bytes / chip.host_bandwidth_bytes_per_s
 
 
 def _totals(chip: Chip, theta: Theta, formats: Formats, row: Row) -> dict[str, Number]:
@@ -315,20 +368,43 @@ def _hiding(theta: Theta, row: Row) -> dict[str, tuple[Number, Number, Number]]:
     Transfers beside matmuls hide behind a fraction f of the matmul time, prefetched weights behind
     a fraction p of what is left of the computation. Hidden time grows at most as fast as the work
     it hides behind (f + p (1 - f) <= 1), so a faster engine or link never makes a step slower.
+
+    Sums of gradients and the link to host memory run beside the prefetch, on links of their own:
+    each may hide behind its fraction of the same computation, and behind what an earlier one
+    leaves exposed of it. So together they expose the longest excess, not the sum, and the bound
+    above holds for it too.
     """
     beside = theta["collective_overlap_fraction"]
     ahead = theta["prefetch_overlap_fraction"]
     left_s = row["compute_s"] - beside * row["matmul_s"]
-    return {
+    ways: dict[str, tuple[Number, Number, Number]] = {
         "matmul": (beside, beside * row["matmul_s"], 1.0),
         "prefetch": (ahead, ahead * left_s, 1 - ahead),
         "nothing": (0.0, 0.0, 1.0),
     }
+    excess: Number = 0.0
+    earlier = "prefetch"
+    for hides, constant in _OWN_LINKS.items():
+        if f"{hides}.transfer_s" in row:
+            hideable, room_s, _ = ways[earlier]
+            excess = excess + jnp.maximum(hideable * row[f"{earlier}.transfer_s"] - room_s, 0.0)
+            fraction = theta[constant]
+            ways[hides] = (fraction, fraction * left_s + excess, 1 - fraction)
+            earlier = hides
+    return ways
+
+
+_OWN_LINKS = {
+    "gradient": "gradient_overlap_fraction",
+    "host": "host_offload_overlap_fraction",
+}
+"""Ways of hiding that only training uses, and the constant of each."""
 
 
 def _exposed(
+    chip: Chip,
     theta: Theta,
-    network: Sequence[Collective],
+    network: Sequence[Collective | HostTransfer],
     costs: Mapping[int, Mapping[str, Number]],
     sums: Row,
 ) -> list[OperatorTime]:
@@ -339,6 +415,10 @@ def _exposed(
         hidden = jnp.minimum(fraction * total, room_s)
         exposed = 1 - hidden / jnp.where(total > 0, total, 1.0)
         for op in network:
+            if isinstance(op, HostTransfer):
+                if hides == "host":
+                    timed.append(_host_time(chip, op, exposed))
+                continue
             if op.hides != hides:
                 continue
             cost = costs[id(op)]
@@ -357,3 +437,18 @@ def _exposed(
                 )
             )
     return timed
+
+
+def _host_time(chip: Chip, op: HostTransfer, exposed: Number) -> OperatorTime:
+    seconds = _host_s(chip, op)
+    return OperatorTime(
+        name=op.name,
+        kind="host",
+        count=op.count,
+        network_s=seconds,
+        time_s=seconds * exposed,
+    )
+
+
+def _is_zero(value: Number) -> bool:
+    return isinstance(value, int | float) and value == 0

@@ -96,11 +96,11 @@ def slice_fabric(chip: Chip, theta: Theta, d: Deployment) -> Fabric:
     return fabric(chip, theta, (d.torus_x, d.torus_y, d.torus_z))
 
 
-def mesh_axes(f: Fabric, d: Deployment) -> dict[str, Axis]:
+def mesh_axes(f: Fabric, d: Deployment, replicas_talk: bool = False) -> dict[str, Axis]:
     """Lay all mesh axes out on the torus: one `Axis` per logical axis.
 
     `model` is tensor and expert together, `attention` and `attention_data` its inner and outer
-    part.
+    part. Replicas that talk (training) get a `data` axis, the outermost.
     """
     size = {"tensor": d.tensor, "expert": d.expert, "context": d.context, "fsdp": d.fsdp}
     rank = {
@@ -129,6 +129,8 @@ def mesh_axes(f: Fabric, d: Deployment) -> dict[str, Axis]:
         "attention_data": (inner * d.attention_tensor, d.attention_data),
         "pipeline": (stage, d.pipeline),
     }
+    if replicas_talk:
+        places |= {"data": (stage * d.pipeline, d.data)}
     if isinstance(d.expert, int | float) and d.expert == 1:
         laid = lay_out(f, places)
         return laid | {"model": laid["tensor"]}

@@ -26,7 +26,8 @@ from models.workload import Workload
 Number = Any
 
 DEPLOYMENT_REASONS: dict[str, str] = {
-    "hbm_overflow": "weights, KV cache and working buffers exceed the usable HBM of a chip",
+    "hbm_overflow": "weights, KV cache and working buffers (training: optimizer state, kept "
+    "activations) exceed the usable HBM of a chip",
     "vmem_too_small": "VMEM cannot double-buffer one matrix-unit tile per core",
     "attention_split": "attention_data must divide tensor x expert",
     "query_heads_split": "the query heads do not divide over the attention tensor degree",
@@ -43,7 +44,13 @@ DEPLOYMENT_REASONS: dict[str, str] = {
     "quality_unknown": "no quality law covers this variant; the study must assume a band for it",
 }
 
-REASONS: dict[str, str] = DEPLOYMENT_REASONS | VARIANT_REASONS
+TRAINING_REASONS: dict[str, str] = {
+    "batch_split": "the global batch does not divide over data x fsdp x attention_data groups and "
+    "their microbatches",
+    "sequence_split": "the context degree does not divide the sequence",
+}
+
+REASONS: dict[str, str] = DEPLOYMENT_REASONS | TRAINING_REASONS | VARIANT_REASONS
 """Code of a violation -> what is wrong. Codes are stable: they are counted in study logs."""
 
 
@@ -64,19 +71,40 @@ def violations(
 
     `released` is the model before the variant's transforms, `arch` after them.
     """
+    own: dict[str, Number] = {
+        "batch_too_small": excess(d.data * d.pipeline * d.request_groups, d.batch),
+        "cached_prefix": (w.cached_prefix_tokens + 1 - w.prompt_tokens) / w.prompt_tokens,
+    }
+    shared = shared_violations(
+        chip, released, arch, variant, d, theta, axes, grid, hbm_used_bytes, quality_loss_nats
+    )
+    return {reason: jnp.asarray(amount) for reason, amount in own.items()} | shared
+
+
+def shared_violations(
+    chip: Chip,
+    released: Architecture,
+    arch: Architecture,
+    variant: Variant,
+    d: Deployment,
+    theta: Theta,
+    axes: Mapping[str, Axis],
+    grid: Grid,
+    hbm_used_bytes: Number,
+    quality_loss_nats: Number,
+) -> dict[str, Number]:
+    """The limits that serving and training have in common, as `violations`."""
     ta = d.attention_tensor
     out: dict[str, Number] = {
         "hbm_overflow": hbm_used_bytes / (chip.hbm_bytes * theta["hbm_usable_fraction"]) - 1,
         "vmem_too_small": _tile_bytes(chip) * chip.cores / on_chip_bytes(chip, theta) - 1,
-        "attention_split": _unless(divides(d.attention_data, d.model_parallel)),
-        "pipeline_degree": _excess(d.pipeline, arch.layers),
-        "batch_too_small": _excess(d.data * d.pipeline * d.request_groups, d.batch),
-        "torus_dimensions": _unless((d.torus_z <= 1) | (chip.ici_torus_ndims >= 3)),
-        "pod_size": _excess(d.slice_chips, chip.ici_max_chips),
+        "attention_split": unless(divides(d.attention_data, d.model_parallel)),
+        "pipeline_degree": excess(d.pipeline, arch.layers),
+        "torus_dimensions": unless((d.torus_z <= 1) | (chip.ici_torus_ndims >= 3)),
+        "pod_size": excess(d.slice_chips, chip.ici_max_chips),
         "mesh_tiling": sum(axes[name].untiled for name in ORDERED_AXES),
-        "mesh_order": _unless(_neighbours(d)),
-        "layout_2d": _unless((d.layout_2d == 0) | grid.exists),
-        "cached_prefix": (w.cached_prefix_tokens + 1 - w.prompt_tokens) / w.prompt_tokens,
+        "mesh_order": unless(_neighbours(d)),
+        "layout_2d": unless((d.layout_2d == 0) | grid.exists),
         "quality_unknown": jnp.isnan(quality_loss_nats),
     }
     query = kv = jnp.asarray(True)
@@ -86,11 +114,11 @@ def violations(
             kv &= divides(ta, m.kv_heads) | divides(m.kv_heads, ta)
         elif isinstance(m, LatentAttention):
             query &= divides(ta, m.heads)
-    out["query_heads_split"] = _unless(query)
-    out["kv_heads_split"] = _unless(kv)
+    out["query_heads_split"] = unless(query)
+    out["kv_heads_split"] = unless(kv)
     experts = [f.experts for f in arch.feed_forwards if isinstance(f, MoE)]
     fewest = functools.reduce(jnp.minimum, experts) if experts else 1.0
-    out["expert_degree"] = _excess(d.expert, fewest)
+    out["expert_degree"] = excess(d.expert, fewest)
     for condition in conditions(released, variant):
         violated = condition.violated
         if isinstance(violated, bool) and not violated:
@@ -99,12 +127,13 @@ def violations(
     return {reason: jnp.asarray(amount) for reason, amount in out.items()}
 
 
-def _excess(value: Number, limit: Number) -> Number:
+def excess(value: Number, limit: Number) -> Number:
     """value / limit - 1, exactly 0 where both are equal (a compiled quotient need not be 1)."""
     return (value - limit) / limit
 
 
-def _unless(legal: Number) -> Number:
+def unless(legal: Number) -> Number:
+    """The violation of something that has no amount."""
     return jnp.logical_not(legal)
 
 

@@ -17,7 +17,6 @@ chip runs m p c prefill stage-steps and O p decode stage-steps, so
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +33,7 @@ from models.deployment import Deployment, mesh_axes, slice_fabric, two_d_axes
 from models.lowering import decode_phase, lower, prefill_phase
 from models.lowering.model import (
     activation_bytes_per_chip,
+    hold_architecture,
     kv_bytes_per_sequence_per_chip,
     weight_bytes_per_chip,
 )
@@ -107,7 +107,7 @@ def evaluate(
     released architecture, already expanded for the transforms the study uses.
     """
     d, w = deployment, workload
-    changed = _held(apply(arch, variant))
+    changed = hold_architecture(apply(arch, variant))
     links = slice_fabric(chip, theta, d)
     axes = mesh_axes(links, d)
     grid = two_d_axes(links, d, axes["model"])
@@ -195,12 +195,3 @@ def evaluate(
         chip, arch, changed, variant, d, w, theta, axes, grid, hbm_used, quality
     )
     return Point(metrics, violations, prefill, decode)
-
-
-def _held(arch: Architecture) -> Architecture:
-    """The architecture with its traced numbers computed once: every operator uses them."""
-    return dataclasses.replace(
-        arch,
-        mixers=tuple(hold_fields(m) for m in arch.mixers),
-        feed_forwards=tuple(hold_fields(f) for f in arch.feed_forwards),
-    )

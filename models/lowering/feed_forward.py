@@ -50,6 +50,7 @@ def _two_matmuls(
     return [
         Matmul(
             name=f"{name} up",
+            makes="mlp_up",
             count=count,
             m=tokens,
             k=hidden,
@@ -60,6 +61,7 @@ def _two_matmuls(
         ),
         Matmul(
             name=f"{name} down",
+            makes="mlp_down",
             count=count,
             m=tokens,
             k=columns,
@@ -93,6 +95,7 @@ def _reduce(
     ops: list[Operator] = [
         Collective(
             name=f"token all-gather{suffix}",
+            makes="mlp_up",
             count=count,
             kind="all_gather",
             axis="attention_data",
@@ -100,6 +103,7 @@ def _reduce(
         ),
         Collective(
             name=f"feed-forward reduce-scatter{suffix}",
+            makes="mlp_down",
             count=count * flat,
             kind="reduce_scatter",
             axis="model",
@@ -107,6 +111,7 @@ def _reduce(
         ),
         Collective(
             name=f"feed-forward all-gather{suffix}",
+            makes="mlp_down",
             count=count * flat,
             kind="all_gather",
             axis="attention",
@@ -122,6 +127,7 @@ def _reduce(
         *ops,
         Collective(
             name=f"2-D hidden gather and scatter{suffix}",
+            makes="mlp_up",
             count=grid,
             kind="all_reduce",
             axis="model_y",
@@ -129,6 +135,7 @@ def _reduce(
         ),
         Collective(
             name=f"2-D width reduce-scatter{suffix}",
+            makes="mlp_up",
             count=grid,
             kind="reduce_scatter",
             axis="model_x",
@@ -136,6 +143,7 @@ def _reduce(
         ),
         Collective(
             name=f"2-D width all-gather{suffix}",
+            makes="mlp_down",
             count=grid,
             kind="all_gather",
             axis="model_x",
@@ -167,6 +175,7 @@ def _experts(s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str) ->
     ops: list[Operator] = [
         Matmul(
             name=f"router{suffix}",
+            makes="mlp_up",
             count=count,
             m=p.ffn_tokens,
             k=s.hidden,
@@ -176,6 +185,7 @@ def _experts(s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str) ->
         ),
         Matmul(
             name=f"experts up{suffix}",
+            makes="mlp_up",
             count=count,
             m=rows,
             k=hidden_in,
@@ -188,6 +198,7 @@ def _experts(s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str) ->
         ),
         Matmul(
             name=f"experts down{suffix}",
+            makes="mlp_down",
             count=count,
             m=rows,
             k=width,
@@ -205,6 +216,7 @@ def _experts(s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str) ->
         ops.append(
             Matmul(
                 name=f"latent projections{suffix}",
+                makes="mlp_up",
                 count=2 * count,
                 m=p.ffn_tokens,
                 k=s.hidden,
@@ -240,6 +252,7 @@ def _expert_communication(
         *ops,
         Collective(
             name=f"expert all-to-all{suffix}",
+            makes="mlp_up",
             count=2 * count * exchange,
             kind="all_to_all",
             axis="expert",
@@ -247,6 +260,7 @@ def _expert_communication(
         ),
         Collective(
             name=f"expert tensor all-reduce{suffix}",
+            makes="mlp_down",
             count=count * exchange,
             kind="all_reduce",
             axis="tensor",

@@ -80,6 +80,26 @@ def cached_tokens(a: Attention | LatentAttention, tokens: Number) -> Number:
     return jnp.where(a.compress_ratio > 1, tokens / a.compress_ratio + local, kept)
 
 
+def _cache_write_bytes(s: Shared, entries: Number, width: Number) -> Number:
+    """Bytes that one layer adds to the cache on this chip: new `entries` of `width` elements."""
+    if s.phase.caches == 0:
+        return 0.0
+    return entries * (width * s.kv_bits / 8)
+
+
+def _new_entries(s: Shared, a: Attention) -> Number:
+    """Entries of one KV head that the new tokens of this chip leave in the cache of one layer (the
+    mean over layers, where some reuse another layer's)."""
+    p = s.phase
+    entries = p.projection_tokens
+    if not (is_zero(a.window) and is_zero(_compressed(a))):
+        entries = p.sequences * cached_tokens(a, p.query_tokens)
+        entries = entries / p.context if p.decode else entries
+    if _owns_all_kv(a):
+        return entries
+    return entries * kv_layer_count(a) / jnp.maximum(a.layers, 1e-9)
+
+
 def _norm_ops(s: Shared) -> Number:
     return s.phase.projection_tokens * s.hidden * s.theta["norm_ops_per_element"]
 
@@ -97,6 +117,7 @@ def cached_width(a: Attention) -> Number:
 def _all_reduce(s: Shared, count: Number, suffix: str) -> Collective:
     return Collective(
         name=f"attention all-reduce{suffix}",
+        makes="out_proj",
         count=count * (1 - s.parallel_block),
         kind="all_reduce",
         axis="attention",
@@ -118,6 +139,7 @@ def _context_collectives(
         return [
             Collective(
                 name=f"context KV all-gather{suffix}",
+                makes="context",
                 count=count,
                 kind="all_gather",
                 axis="context",
@@ -150,6 +172,7 @@ def _indexer(
     return [
         Matmul(
             name=f"index key and weights{suffix}",
+            makes="qkv",
             count=count,
             m=p.projection_tokens,
             k=s.hidden,
@@ -158,6 +181,7 @@ def _indexer(
         ),
         Matmul(
             name=f"index queries{suffix}",
+            makes="qkv",
             count=count,
             m=p.projection_tokens,
             k=q_input,
@@ -166,6 +190,7 @@ def _indexer(
         ),
         AttentionOp(
             name=f"index scores{suffix}",
+            makes="context",
             count=count,
             groups=p.sequences,
             rows=ceil_div(m.index_heads, d.attention_tensor) * p.query_tokens,
@@ -174,6 +199,7 @@ def _indexer(
             v_width=1.0,
             kv_bytes=length * m.index_head_dim * s.kv_bits / 8,
             softmax=0.0,
+            extra_hbm_bytes=_cache_write_bytes(s, p.projection_tokens, m.index_head_dim),
         ),
     ]
 
@@ -197,6 +223,7 @@ def _softmax(s: Shared, a: Attention, suffix: str, twin: Attention | None) -> li
         ops.append(
             Matmul(
                 name=f"qkv projection{suffix}",
+                makes="qkv",
                 count=count,
                 m=p.projection_tokens,
                 k=s.hidden,
@@ -210,6 +237,7 @@ def _softmax(s: Shared, a: Attention, suffix: str, twin: Attention | None) -> li
         ops += [
             Matmul(
                 name=f"q down and kv projection{suffix}",
+                makes="qkv",
                 count=count,
                 m=p.projection_tokens,
                 k=s.hidden,
@@ -219,6 +247,7 @@ def _softmax(s: Shared, a: Attention, suffix: str, twin: Attention | None) -> li
             ),
             Matmul(
                 name=f"q up projection{suffix}",
+                makes="qkv",
                 count=count,
                 m=p.projection_tokens,
                 k=a.q_lora_rank,
@@ -238,6 +267,7 @@ def _softmax(s: Shared, a: Attention, suffix: str, twin: Attention | None) -> li
         ops.append(
             Matmul(
                 name=f"output projection{suffix}",
+                makes="out_proj",
                 count=count,
                 m=p.projection_tokens,
                 k=out_width,
@@ -251,6 +281,7 @@ def _softmax(s: Shared, a: Attention, suffix: str, twin: Attention | None) -> li
         ops += [
             Matmul(
                 name=f"output down projection{suffix}",
+                makes="out_proj",
                 count=count,
                 m=p.projection_tokens,
                 k=out_width / groups,
@@ -260,6 +291,7 @@ def _softmax(s: Shared, a: Attention, suffix: str, twin: Attention | None) -> li
             ),
             Matmul(
                 name=f"output up projection{suffix}",
+                makes="out_proj",
                 count=count,
                 m=p.projection_tokens,
                 k=groups * a.o_lora_rank,
@@ -292,6 +324,7 @@ def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
     kv_bytes = length * width * s.kv_bits / 8
     op = AttentionOp(
         name=f"attention{suffix}",
+        makes="context",
         count=count,
         groups=kv_heads * p.sequences,
         rows=heads / kv_heads * p.query_tokens,
@@ -300,6 +333,7 @@ def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
         v_width=a.v_head_dim,
         kv_bytes=kv_bytes,
         kv_elements_converted=jnp.where(s.kv_bits < 16, length * width, 0.0),
+        extra_hbm_bytes=_cache_write_bytes(s, _new_entries(s, a), kv_heads * width),
     )
     return [
         op,
@@ -307,7 +341,7 @@ def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
             s,
             count,
             suffix,
-            kv_heads * _gathered_tokens(p, a) * width * s.kv_bits / 8,
+            p.sequences * kv_heads * _gathered_tokens(p, a) * width * s.kv_bits / 8,
             heads * a.qk_head_dim,
             heads * a.v_head_dim,
         ),
@@ -342,6 +376,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
     q_input = s.hidden if is_zero(a.q_lora_rank) else a.q_lora_rank
     down = Matmul(
         name=f"q and kv down projection{suffix}",
+        makes="qkv",
         count=count,
         m=tokens,
         k=s.hidden,
@@ -351,6 +386,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
     )
     up = Matmul(
         name=f"q up projection{suffix}",
+        makes="qkv",
         count=count,
         m=tokens,
         k=q_input,
@@ -366,7 +402,9 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
     length = ceil_div(chosen, d.context) if p.decode else chosen
     latent_bytes = length * latent * s.kv_bits / 8
     converted = jnp.where(s.kv_bits < 16, length * latent, 0.0)
-    expanded = p.visible_tokens  # prefill expands all that its last token sees, once per step
+    written = _cache_write_bytes(s, tokens, latent)
+    # Prefill expands all that its last token sees, once per step.
+    expanded = p.sequences * p.visible_tokens
     if p.decode:
         ops += [
             Matmul(
@@ -380,6 +418,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
             ),
             AttentionOp(
                 name=f"latent attention{suffix}",
+                makes="context",
                 count=count,
                 groups=p.sequences,
                 rows=heads,
@@ -388,6 +427,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
                 v_width=a.kv_lora_rank,
                 kv_bytes=latent_bytes,
                 kv_elements_converted=converted,
+                extra_hbm_bytes=written,
             ),
             Matmul(
                 name=f"expand values{suffix}",
@@ -403,6 +443,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
         ops += [
             Matmul(
                 name=f"kv up projection{suffix}",
+                makes="qkv",
                 count=count,
                 m=expanded,
                 k=a.kv_lora_rank,
@@ -413,18 +454,21 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
             ),
             AttentionOp(
                 name=f"latent attention{suffix}",
+                makes="context",
                 count=count,
-                groups=heads,
+                groups=p.sequences * heads,
                 rows=p.query_tokens,
                 length=length,
                 qk_width=qk,
                 v_width=a.v_head_dim,
                 kv_bytes=length * (qk + a.v_head_dim) * 2,
+                extra_hbm_bytes=written,
             ),
         ]
     ops += [
         Matmul(
             name=f"output projection{suffix}",
+            makes="out_proj",
             count=count,
             m=tokens,
             k=heads * a.v_head_dim,
@@ -459,6 +503,7 @@ def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
     ops: list[Operator] = [
         Matmul(
             name=f"recurrent input projection{suffix}",
+            makes="qkv",
             count=count,
             m=tokens,
             k=s.hidden,
@@ -484,6 +529,7 @@ def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
         ops += [
             AttentionOp(
                 name=f"within-chunk recurrence{suffix}",
+                makes="context",
                 count=count,
                 groups=heads * chunks,
                 rows=rows,
@@ -494,6 +540,7 @@ def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
             ),
             Matmul(
                 name=f"between-chunk recurrence{suffix}",
+                makes="context",
                 count=2 * count,
                 m=rows,
                 k=r.key_dim,
@@ -509,6 +556,7 @@ def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
     ops += [
         Matmul(
             name=f"recurrent output projection{suffix}",
+            makes="out_proj",
             count=count,
             m=tokens,
             k=ceil_div(r.out_width, d.attention_tensor),

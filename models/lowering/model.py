@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 
 from hwmodel.ops import DENSE_BF16, Collective, Matmul, Numerics, Operator, Vector
 from hwmodel.rates import stored_bytes_per_weight
-from hwmodel.rows import hold
+from hwmodel.rows import hold, hold_fields
 from hwmodel.theta import Theta
 from hwmodel.whole import ceil_div
 from models.architecture import (
@@ -40,6 +41,7 @@ Number = Any
 
 
 HEAD = "output head"
+EMBEDDING = "embedding lookup"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def _suffix(index: int, count: int) -> str:
 
 def _embedding(s: Shared) -> Vector:
     elements = s.phase.projection_tokens * s.hidden
-    return Vector(name="embedding lookup", count=1.0, vpu_ops=elements, hbm_bytes=elements * 2)
+    return Vector(name=EMBEDDING, count=1.0, vpu_ops=elements, hbm_bytes=elements * 2)
 
 
 def small_parameters(arch: Architecture) -> Number:
@@ -223,6 +225,15 @@ def resident_weight_bytes(ops: Sequence[Operator]) -> Number:
     for key, value in elements.items():
         total = total + value * stored_bytes_per_weight(numerics[key])
     return total
+
+
+def hold_architecture(arch: Architecture) -> Architecture:
+    """The architecture with its traced numbers computed once: every operator uses them."""
+    return dataclasses.replace(
+        arch,
+        mixers=tuple(hold_fields(m) for m in arch.mixers),
+        feed_forwards=tuple(hold_fields(f) for f in arch.feed_forwards),
+    )
 
 
 def is_negative(value: Number) -> bool:

@@ -36,6 +36,7 @@ class Phase:
     first_token: Number
     last_token: Number
     context: Number
+    caches: float = 1.0  # static; 0: keys and values are used once and not kept (training)
 
     def attended_tokens(self, window: Number) -> Number:
         """Mean cached tokens that one new token attends to, itself included, rounded up to whole.
