@@ -8,8 +8,10 @@ chip. After a fit, `python -m dse.validation.residuals` writes the file anew.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import functools
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -86,6 +88,17 @@ def to_csv(residuals: Iterable[Residual]) -> str:
 def _features(text: str) -> dict[str, float]:
     pairs = (item.split("=") for item in text.split(";") if item)
     return {name: float(value) for name, value in pairs}
+
+
+def left_out_records(records: Sequence[Record]) -> list[Record]:
+    """The records with the predictions of the released fold that leaves their chip out; those
+    without one are left away."""
+    known = {r.id: r.log_residual for r in released() if r.fold == LEFT_OUT}
+    return [
+        dataclasses.replace(r, predicted=r.measured * math.exp(known[r.id]))
+        for r in records
+        if r.id in known
+    ]
 
 
 def compute() -> list[Residual]:

@@ -1,0 +1,170 @@
+"""`dse validate`: how far predictions lie from published measurements, and from your own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dse.cli.options import Json
+
+if TYPE_CHECKING:
+    from dse.validation.gaps import Gap
+    from dse.validation.report import Report
+
+
+def validate(
+    measurements: Annotated[
+        Path | None,
+        typer.Option(help="Your own measurements instead, in the columns of silicon.csv."),
+    ] = None,
+    left_out: Annotated[
+        bool,
+        typer.Option(
+            "--leave-one-generation-out",
+            help="Predict each TPU by constants fitted without it (minutes).",
+        ),
+    ] = False,
+    gaps: Annotated[
+        bool,
+        typer.Option("--gaps", help="Only the rows that miss: why, and what would settle it."),
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with plots to this file, too.")
+    ] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only rows of this kind.")] = None,
+    tpu: Annotated[list[str] | None, typer.Option(help="Only rows of this chip.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="Only rows whose source contains this.")
+    ] = None,
+    with_host: Annotated[
+        bool,
+        typer.Option("--with-host/--without-host", help="Add the host time of serving software."),
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Predictions beside measurements: errors, bias, rank, and whether intervals hold."""
+    from dse.cli import tables
+    from dse.errors import UserError
+    from dse.validation import report
+    from dse.validation.collect import Wanted
+
+    if left_out and measurements:
+        raise UserError("--leave-one-generation-out refits the published rows; give one of the two")
+    wanted = Wanted.of(kind or [], tpu or [], source or [])
+    found = _report(measurements, wanted, left_out, with_host)
+    if html is not None:
+        from dse.validation.html import page
+
+        html.write_text(page(found), encoding="utf-8")
+    if gaps:
+        _gaps(found, json)
+    elif json:
+        tables.emit_json(report.to_json(found))
+    else:
+        _print(found)
+    if html is not None and not json:
+        tables.console().print(f"wrote {html}", markup=False)
+
+
+def _report(measurements: Path | None, wanted: Any, left_out: bool, with_host: bool) -> Report:
+    from dse.errors import UserError
+    from dse.validation import bars, collect, intervals, residuals
+    from dse.validation.report import report
+
+    if left_out:
+        records = collect.left_out(wanted)
+        plain = []
+    else:
+        records = collect.collect(measurements, wanted, with_host=with_host)
+        plain = collect.without_host(measurements, records, wanted) if with_host else []
+    if not records:
+        raise UserError("no measured row fits --kind, --tpu and --source; drop one of them")
+    records = intervals.attach(records, intervals.calibration(), as_unseen_chip=left_out)
+    unfitted = left_out or measurements is not None
+    left = records if left_out else residuals.left_out_records(records)
+    lines = bars.table(records, left_out=left, without_host=plain, unfitted=unfitted)
+    return report(records, lines, unfitted=unfitted)
+
+
+def _print(found: Report) -> None:
+    from dse.cli import tables
+    from dse.validation.text import line_cells, set_cells
+
+    headers = ["source", "chip", "kind", "n", "skipped", "median", "p90", "bias"]
+    headers += ["rank", "roofline's", "in 80 % interval", "half-width"]
+    by_source = [one for one in found.sets if one.source]
+    pooled = [one for one in found.sets if not one.source]
+    tables.print_table(headers, map(set_cells, by_source), title="Per source, chip and kind")
+    tables.print_table(headers[1:], [set_cells(one)[1:] for one in pooled], title="All sources")
+    tables.print_table(
+        ["measurements", "", "target", "n", "measured [90 %]", "met", "held out", ""],
+        map(line_cells, found.lines),
+        title="The bar",
+    )
+    if found.skipped:
+        rows = [(r.id, r.kind, r.tpu, r.reason_if_skipped) for r in found.skipped]
+        tables.print_table(["skipped row", "kind", "chip", "why"], rows)
+    notes = (
+        "median, p90: of |predicted / measured - 1|; bias: median of predicted / measured - 1; "
+        "rank: Spearman correlation of achieved over roofline, 8 rows or more of one chip.",
+        "[90 %]: bootstrap over groups (source, chip, model). Coverage and half-width: rows never "
+        "fitted.",
+    )
+    for note in notes:
+        tables.console().print(note, markup=False)
+
+
+def _gaps(found: Report, json: bool) -> None:
+    from dse.cli import tables
+    from dse.validation.gaps import gaps
+    from dse.validation.text import line_cells
+
+    rows = gaps(found.records)
+    skipped = [{"id": r.id, "kind": r.kind, "reason": r.reason_if_skipped} for r in found.skipped]
+    if json:
+        missed = [line.title for line in found.lines if line.met is False]
+        tables.emit_json(
+            {"gaps": [_gap_json(gap) for gap in rows], "missed": missed, "skipped": skipped}
+        )
+        return
+    missed_lines = [line for line in found.lines if line.met is False]
+    tables.print_table(
+        ["measurements", "", "target", "n", "measured [90 %]", "met", "held out", ""],
+        map(line_cells, missed_lines),
+        title=f"{len(missed_lines)} targets missed",
+    )
+    console = tables.console()
+    console.print(f"{sum(len(g.records) for g in rows)} rows beyond their target, by cause:\n")
+    for gap in rows:
+        _print_gap(console, gap)
+    if skipped:
+        console.print(f"{len(skipped)} rows could not be predicted: dse validate lists them")
+
+
+def _print_gap(console: Any, gap: Gap) -> None:
+    errors = sorted(gap.errors)
+    names = [r.id for r in gap.records]
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    lines = [
+        f"{gap.kind} on {gap.tpu}: {len(names)} rows, {errors[0]:+.0%} to {errors[-1]:+.0%}",
+        f"  rows: {', '.join(names[:6])}{more}",
+        f"  likely cause: {gap.cause}",
+        *([f"  the prediction is bound by: {gap.bound_by}"] if gap.bound_by else []),
+        f"  would settle it: {gap.settles}",
+    ]
+    for line in [*lines, ""]:
+        console.print(line, markup=False)
+
+
+def _gap_json(gap: Gap) -> dict[str, Any]:
+    return {
+        "kind": gap.kind,
+        "tpu": gap.tpu,
+        "rows": [r.id for r in gap.records],
+        "errors": gap.errors,
+        "cause": gap.cause,
+        "settles": gap.settles,
+        "bound_by": gap.bound_by,
+    }

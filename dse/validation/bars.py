@@ -1,0 +1,206 @@
+"""The bar table: each target beside what the records show for it, met or not.
+
+Targets are data (`bars.yaml`); the three that are no error of one set of rows (a generation left
+out, rank correlation, coverage) are here. A target without rows is neither met nor missed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from dse.validation import statistics
+from dse.validation.intervals import COVERAGE
+from dse.validation.record import Record
+from dse.validation.statistics import Figure
+
+LEFT_OUT_LIMIT = 0.12
+RANK_LIMIT = 0.8
+WIDTH_LIMIT = 2.0
+"""Largest half-width of intervals over the median error of the same rows."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A set of rows by its name in `Record.bars`, and its largest allowed figures."""
+
+    name: str
+    title: str
+    limits: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One target. target: the limit as text. figure: what was found, over n rows of some groups.
+
+    held_out, n_held_out: the same over rows never fitted. met: None where there are no rows.
+    beside: another figure for comparison, such as the plain roofline's.
+    """
+
+    name: str
+    title: str
+    statistic: str
+    target: str
+    n: int
+    groups: int
+    figure: Figure
+    met: bool | None
+    held_out: float | None = None
+    n_held_out: int = 0
+    beside: str = ""
+
+
+@functools.cache
+def targets() -> dict[str, Target]:
+    """The targets on errors, by name."""
+    import yaml
+
+    text = resources.files("dse").joinpath("validation", "bars.yaml").read_text("utf-8")
+    return {name: Target(name, **raw) for name, raw in yaml.safe_load(text).items()}
+
+
+def table(
+    records: Sequence[Record],
+    *,
+    left_out: Sequence[Record] = (),
+    without_host: Sequence[Record] = (),
+    unfitted: bool = False,
+) -> list[Line]:
+    """The whole bar table.
+
+    records: with intervals. left_out: predictions under constants fitted without the row's chip.
+    without_host: the serving rows without their stack's host time. unfitted: no row was fitted.
+    """
+    lines = []
+    for target in targets().values():
+        rows = [r for r in statistics.predicted(records) if target.name in r.bars]
+        beside = ""
+        if target.name == "serve_fixed":
+            beside = _without_host([r for r in without_host if target.name in r.bars])
+        for statistic, limit in target.limits.items():
+            lines.append(_error_line(target, statistic, limit, rows, beside))
+    lines.append(_left_out_line(left_out))
+    lines += _rank_lines(records)
+    lines += _interval_lines(records, unfitted)
+    return lines
+
+
+def _error_line(
+    target: Target, statistic: str, limit: float, rows: Sequence[Record], beside: str
+) -> Line:
+    fresh = [r for r in rows if r.held_out]
+    found = error(rows, statistic)
+    return Line(
+        name=target.name,
+        title=target.title,
+        statistic=statistic,
+        target=f"<= {limit:.0%}",
+        n=len(rows),
+        groups=_groups(rows),
+        figure=found,
+        met=None if found.value is None else found.value <= limit,
+        held_out=error(fresh, statistic).value,
+        n_held_out=len(fresh),
+        beside=beside,
+    )
+
+
+def error(rows: Sequence[Record], statistic: str) -> Figure:
+    """Median, p90 or worst of |predicted / measured - 1|."""
+    if not rows:
+        return statistics.NONE
+    share = {"median": 0.5, "p90": 0.9, "worst": 1.0}[statistic]
+    values = abs(statistics.ratios(rows) - 1)
+    return statistics.figure(rows, statistics.quantile(values, share))
+
+
+def _without_host(rows: Sequence[Record]) -> str:
+    found = error(statistics.predicted(rows), "median").value
+    return "" if found is None else f"without host time {found:.1%}"
+
+
+def _left_out_line(left_out: Sequence[Record]) -> Line:
+    own = {name for name in targets() if not name.startswith("gpu")}
+    rows = [r for r in statistics.predicted(left_out) if own & set(r.bars)]
+    found = error(rows, "median")
+    return Line(
+        name="left_out",
+        title="one TPU generation left out of the fit, all of the above pooled",
+        statistic="median",
+        target=f"<= {LEFT_OUT_LIMIT:.0%}",
+        n=len(rows),
+        groups=_groups(rows),
+        figure=found,
+        met=None if found.value is None else found.value <= LEFT_OUT_LIMIT,
+    )
+
+
+def _rank_lines(records: Sequence[Record]) -> list[Line]:
+    lines = []
+    cells = sorted({(r.kind, r.tpu) for r in records})
+    for kind, tpu in cells:
+        rows = [r for r in statistics.predicted(records) if (r.kind, r.tpu) == (kind, tpu)]
+        if len(rows) < statistics.MIN_RANKED:
+            continue
+        found = statistics.efficiency_rank(rows)
+        plain = statistics.efficiency_rank(rows, roofline=True).value
+        lines.append(
+            Line(
+                name="rank",
+                title=f"order of efficiency, {kind} on {tpu}",
+                statistic="Spearman",
+                target=f">= {RANK_LIMIT}",
+                n=len(rows),
+                groups=_groups(rows),
+                figure=found,
+                met=None if found.value is None else found.value >= RANK_LIMIT,
+                beside="roofline " + ("has no order" if plain is None else f"{plain:.2f}"),
+            )
+        )
+    return lines
+
+
+def _interval_lines(records: Sequence[Record], unfitted: bool) -> list[Line]:
+    lines = []
+    for family, title in (("tpu", "TPU"), ("gpu", "GPU")):
+        rows = [r for r in records if r.kind.startswith("gpu") == (family == "gpu")]
+        rows = [r for r in rows if r.confidence != "C" and r.low is not None]
+        rows = [r for r in rows if unfitted or r.held_out]
+        found = statistics.summarise(rows, unfitted=True)
+        facts: dict[str, Any] = {"n": len(rows), "groups": found.groups}
+        cover, ratio = found.coverage, found.width_ratio
+        holds = None
+        if cover.low is not None and cover.high is not None:
+            holds = bool(cover.low <= COVERAGE <= cover.high)
+        lines.append(
+            Line(
+                name=f"coverage_{family}",
+                title=f"80 % intervals, {title} rows never fitted",
+                statistic="coverage",
+                target=f"interval has {COVERAGE:.0%}",
+                figure=cover,
+                met=holds,
+                **facts,
+            )
+        )
+        lines.append(
+            Line(
+                name=f"width_{family}",
+                title=f"80 % intervals, {title} rows never fitted",
+                statistic="half-width / median error",
+                target=f"<= {WIDTH_LIMIT:g}",
+                figure=ratio,
+                met=None if ratio.value is None else ratio.value <= WIDTH_LIMIT,
+                **facts,
+            )
+        )
+    return lines
+
+
+def _groups(rows: Sequence[Record]) -> int:
+    return len(np.unique([r.group for r in rows])) if rows else 0

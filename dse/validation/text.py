@@ -1,0 +1,81 @@
+"""Figures of a validation as cells of a table, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dse.validation.bars import Line
+from dse.validation.report import Set
+from dse.validation.statistics import Figure
+
+SOURCE_WIDTH = 44
+_PERCENT = ("median", "p90", "worst", "coverage")
+
+
+def set_cells(one: Set, *, whole_source: bool = False) -> list[Any]:
+    """Source, chip, kind, n, skipped, median, p90, bias, both ranks, coverage, half-width."""
+    s = one.summary
+    cover = s.coverage.value
+    source = one.source if whole_source else short(one.source)
+    return [
+        source or "all",
+        one.tpu or "all",
+        one.kind,
+        s.n,
+        one.skipped,
+        percent(s.median.value),
+        percent(s.p90.value),
+        percent(s.bias.value, sign=True),
+        number(s.rank.value),
+        number(s.rank_roofline.value),
+        "-" if cover is None else f"{cover:.0%} of {s.n_covered}",
+        percent(s.width.value),
+    ]
+
+
+def line_cells(line: Line) -> list[Any]:
+    """Title, figure, target, n, measured with its interval, met, held out, beside."""
+    held = "-"
+    if line.held_out is not None:
+        held = f"{percent(line.held_out)} of {line.n_held_out}"
+    met: Any = line.met
+    if line.met is None:
+        met = "undecided" if line.n else "no rows"
+    return [
+        line.title,
+        line.statistic,
+        line.target,
+        line.n,
+        figure_text(line.figure, line.statistic in _PERCENT),
+        met,
+        held,
+        line.beside,
+    ]
+
+
+def short(source: str) -> str:
+    """A source's name, cut where it is long; `--json` has it whole."""
+    return source if len(source) <= SOURCE_WIDTH else source[: SOURCE_WIDTH - 1] + "…"
+
+
+def figure_text(figure: Figure, in_percent: bool) -> str:
+    """`6.1% [4.0 to 9.2]`."""
+    if figure.value is None:
+        return "-"
+    scale, digits = (100.0, 1) if in_percent else (1.0, 2)
+    text = f"{figure.value * scale:.{digits}f}" + ("%" if in_percent else "")
+    if figure.low is None or figure.high is None:
+        return text
+    return f"{text} [{figure.low * scale:.{digits}f} to {figure.high * scale:.{digits}f}]"
+
+
+def percent(value: float | None, *, sign: bool = False) -> str:
+    """`6.1%`, or a dash for None."""
+    if value is None:
+        return "-"
+    return f"{value:+.1%}" if sign else f"{value:.1%}"
+
+
+def number(value: float | None) -> str:
+    """Two decimals, or a dash for None."""
+    return "-" if value is None else f"{value:.2f}"
