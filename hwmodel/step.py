@@ -227,7 +227,6 @@ def _attention(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Num
         "mxu_cycles": attention_cycles(r, fmt, op),
         "vpu_ops": softmax_vpu_ops(theta, op),
         "hbm_bytes": cache * jnp.maximum(op["rows"] * r.block_edge_inverse, 1.0),
-        "hbm_slowdown": 1 / theta["kv_read_fraction"],
         "macs": macs,
         "vmem_bytes": macs * r.mxu_cols_inverse * 2 + cache,
         "ramp_s": fmt.ramp_s,
