@@ -24,14 +24,16 @@ import jax.numpy as jnp
 
 from hwmodel import area, cost, power
 from hwmodel.chip import Chip
+from hwmodel.collectives import Axis
 from hwmodel.rows import hold, hold_fields
 from hwmodel.step import StepTime, time_steps
 from hwmodel.theta import Theta
 from models import legality
 from models.architecture import Architecture, kv_bytes_per_token
-from models.deployment import Deployment, mesh_axes, slice_fabric, two_d_axes
+from models.deployment import Deployment, Grid, mesh_axes, slice_fabric, two_d_axes
 from models.lowering import decode_phase, lower, prefill_phase
 from models.lowering.model import (
+    Lowered,
     activation_bytes_per_chip,
     hold_architecture,
     kv_bytes_per_sequence_per_chip,
@@ -92,6 +94,39 @@ class Point:
     decode: StepTime
 
 
+@dataclass(frozen=True)
+class Placed:
+    """One assignment laid out on its chips: all that comes before an operator is timed."""
+
+    changed: Architecture  # with the variant's transforms
+    axes: dict[str, Axis]
+    grid: Grid
+    prefill: Lowered
+    decode: Lowered
+
+
+def place(
+    chip: Chip,
+    arch: Architecture,
+    variant: Variant,
+    deployment: Deployment,
+    workload: Workload,
+    theta: Theta,
+) -> Placed:
+    """The mesh and the operators of one prefill and one decode step; arguments as `evaluate`."""
+    d, w = deployment, workload
+    changed = hold_architecture(apply(arch, variant))
+    links = slice_fabric(chip, theta, d)
+    axes = mesh_axes(links, d)
+    grid = two_d_axes(links, d, axes["model"])
+    axes |= grid.axes
+    pre_phase, dec_phase = hold_fields(prefill_phase(d, w)), hold_fields(decode_phase(d, w))
+    split = twins(arch)
+    pre = lower(changed, variant, d, w, pre_phase, theta, grid.side, twins=split)
+    dec = lower(changed, variant, d, w, dec_phase, theta, grid.side, pre.stage_weight_bytes, split)
+    return Placed(changed, axes, grid, pre, dec)
+
+
 def evaluate(
     chip: Chip,
     arch: Architecture,
@@ -106,17 +141,29 @@ def evaluate(
     All numbers may be scalars traced by JAX; run under `jax.enable_x64(True)`. `arch` is the
     released architecture, already expanded for the transforms the study uses.
     """
+    placed = place(chip, arch, variant, deployment, workload, theta)
+    steps = (placed.prefill.operators, placed.decode.operators)
+    prefill, decode = time_steps(chip, theta, placed.axes, steps)
+    return point(
+        chip, arch, variant, deployment, workload, theta, training_tokens, placed, prefill, decode
+    )
+
+
+def point(
+    chip: Chip,
+    arch: Architecture,
+    variant: Variant,
+    deployment: Deployment,
+    workload: Workload,
+    theta: Theta,
+    training_tokens: Number,
+    placed: Placed,
+    prefill: StepTime,
+    decode: StepTime,
+) -> Point:
+    """Metrics and legality from the times of one prefill and one decode step, of whichever rung."""
     d, w = deployment, workload
-    changed = hold_architecture(apply(arch, variant))
-    links = slice_fabric(chip, theta, d)
-    axes = mesh_axes(links, d)
-    grid = two_d_axes(links, d, axes["model"])
-    axes |= grid.axes
-    pre_phase, dec_phase = hold_fields(prefill_phase(d, w)), hold_fields(decode_phase(d, w))
-    split = twins(arch)
-    pre = lower(changed, variant, d, w, pre_phase, theta, grid.side, twins=split)
-    dec = lower(changed, variant, d, w, dec_phase, theta, grid.side, pre.stage_weight_bytes, split)
-    prefill, decode = time_steps(chip, theta, axes, (pre.operators, dec.operators))
+    changed, axes, grid, pre = placed.changed, placed.axes, placed.grid, placed.prefill
 
     p = d.pipeline
     sequences = d.microbatch_per_group * p  # resident per request group
