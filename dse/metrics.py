@@ -13,13 +13,17 @@ import yaml
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: `unit` of the stored number, which way is `better`, and what it belongs to."""
+    """One metric: `unit` of the stored number, which way is `better`, and what it belongs to.
+
+    interval: what its interval is taken from (see `metrics.yaml`), "" where it has none.
+    """
 
     name: str
     unit: str
     better: Literal["higher", "lower", "either"]
     scope: Literal["chip", "assignment"]
     meaning: str
+    interval: str = ""
 
 
 @cache

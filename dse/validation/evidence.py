@@ -1,0 +1,108 @@
+"""The interval of a metric, and the evidence behind it.
+
+A metric that says how fast something runs is as wrong as measured rows of its class were predicted.
+One that says what a chip costs or draws has no measured rows for most chips; its interval is the
+spread of paired draws of the uncertain constants. One that is both, such as dollars per token, adds
+the two in quadrature in log space: the error of the speed and that of the price are independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dse.metrics import metrics
+from dse.validation.classes import called
+from dse.validation.intervals import Calibration, Spread
+
+CLASSES = ("prefill", "decode", "serve", "train")
+"""Classes that a metric may name; `kind_of` makes them kinds of records."""
+
+Ratios = tuple[float, float]
+"""Low and high end of an estimate over its central value."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """80 % interval of a number, and in words what it rests on."""
+
+    low: float
+    high: float
+    evidence: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` gives it."""
+        return {"low": self.low, "high": self.high, "evidence": self.evidence}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the intervals of one candidate depend on.
+
+    features: of each class of prediction, for each assignment that the number covers. moe, gpu:
+    whether the model has routed experts, and whether the chip is a GPU. estimates: ratios of the
+    paired draws, by metric.
+    """
+
+    features: Mapping[str, Sequence[Mapping[str, float]]]
+    moe: bool
+    gpu: bool
+    estimates: Mapping[str, Ratios]
+
+
+def kind_of(name: str, *, moe: bool, gpu: bool) -> str:
+    """The kind of measured rows that stands for a class of prediction."""
+    if name == "train":
+        kind = "train_moe" if moe else "train_dense"
+        return "gpu" if gpu else kind
+    return "gpu_serving" if gpu else name
+
+
+def interval(metric: str, value: float, case: Case, source: Calibration) -> Interval | None:
+    """That of a metric's value; None where it has none, or nothing was measured or estimated.
+
+    metric: as in `metrics.yaml`; an aggregate over a portfolio goes by the metric inside it.
+    """
+    inner = metric.rpartition("(")[2].rstrip(")").rpartition(".")[2]
+    known = None if metric.startswith("worst_regret(") else metrics().get(inner)
+    if known is None or not known.interval or not value or not math.isfinite(value):
+        return None
+    low = high = 0.0
+    evidence = []
+    for part in known.interval.split(", "):
+        ends: Ratios | None = None
+        if part in CLASSES:
+            spread = _widest(part, case, source)
+            if spread is not None:
+                ends = (-spread.log_half_width, spread.log_half_width)
+                evidence.append(describe(spread))
+        else:
+            ratios = case.estimates.get(known.name if part == "draws" else part)
+            if ratios is not None:
+                ends = (math.log(min(ratios[0], 1.0)), math.log(max(ratios[1], 1.0)))
+                evidence.append("estimate range")
+        if ends is None:
+            return None  # half of the error is unknown: half an interval would look better
+        low, high = math.hypot(low, ends[0]), math.hypot(high, ends[1])
+    size = abs(value)
+    bottom, top = value - size * (1 - math.exp(-low)), value + size * (math.exp(high) - 1)
+    return Interval(bottom, top, " and ".join(evidence))
+
+
+def describe(spread: Spread) -> str:
+    """`measured decode steps, n=23`, and how far outside of them where it is."""
+    text = f"measured {called(spread.name)}, n={spread.n}"
+    if spread.factor > 1:
+        text += f", widened {spread.factor:.2g} times: {spread.distance:.2g} times as far from them"
+        text += " as they are apart"
+    return text
+
+
+def _widest(name: str, case: Case, source: Calibration) -> Spread | None:
+    """The spread of the assignment that lies farthest from what was measured."""
+    kind = kind_of(name, moe=case.moe, gpu=case.gpu)
+    found = [source.spread(kind, features) for features in case.features.get(name, ({},))]
+    known = [spread for spread in found if spread is not None]
+    return max(known, key=lambda s: s.log_half_width) if len(known) == len(found) else None
