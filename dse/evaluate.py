@@ -93,6 +93,17 @@ class Scorer:
 
     def reference_feasibility(self) -> dict[str, dict[str, float]]:
         """The same for each of `reference_scores`, by name."""
+        return {self._reference_name: self._probabilities(self._reference_rows())[0]}
+
+    def explain_reference(self, name: str) -> list[dict[str, Any]]:
+        """Operators of one of `reference_scores`, as `explain`."""
+        if name != self._reference_name:
+            raise KeyError(name)
+        pairs = zip(self._assignments, self._reference_rows(), strict=True)
+        return [op for a, full in pairs for op in operator_rows(a.spec.name, a.evaluator, full[0])]
+
+    def _reference_rows(self) -> list[Indices]:
+        """The full row, [1, all knobs], of the base chip as it is in each assignment."""
         row = reference_row(self._study)
         chosen = []
         for a in self._assignments:
@@ -101,7 +112,7 @@ class Scorer:
             columns, worst = _columns(result.metrics, 1), result.worst.reshape(1, -1)
             best = self._choose(solve_spec, columns, worst, 0).best
             chosen.append(rows[best : best + 1])
-        return {self._reference_name: self._probabilities(chosen)[0]}
+        return chosen
 
     def _probabilities(self, rows: Sequence[Indices]) -> list[dict[str, float]]:
         """From the full rows of each assignment."""

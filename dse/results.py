@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse import locate, notes, pareto, probabilities
+from dse import edges, locate, notes, pareto, probabilities
 from dse.errors import UserError
 from dse.notes import Assumption
 from dse.probabilities import Probabilities
@@ -20,6 +20,8 @@ from dse.trials import JOINT, Evaluated, Trial, told_constraints
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dse.spec import StudySpec
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,24 @@ class Results:
             raise UserError(f"{self.meta['name']} has no trial {number}; there are {have}")
         return trials[number]
 
+    def find(self, subject: str) -> int | str:
+        """What `--trial` names: the number of a trial, or a known chip's name as the front shows
+        it ('v6e as it is'; 'v6e' will do). Raises UserError where it is neither."""
+        if subject.lstrip("-").isdecimal():
+            return self.trial(int(subject)).number
+        folded = subject.casefold()
+        names = [n for n in self.log.known if f"{n} ".casefold().startswith(f"{folded} ")]
+        if len(names) == 1:
+            return names[0]
+        known = ", ".join(f"'{name}'" for name in self.log.known) or "none"
+        raise UserError(
+            f"'{subject}' is neither the number of a trial nor one known chip; known chips: {known}"
+        )
+
+    def known(self, name: str) -> Evaluated:
+        """The score of the known chip called `name`."""
+        return self.log.known[name]
+
     def trials(self) -> pd.DataFrame:
         """One row per trial: number, generation, state, knobs, metrics and violations."""
         rows = [
@@ -130,9 +150,11 @@ class Results:
         points = [_known_point(name, row) for name, row in self.log.known.items()]
         return [self._annotated(point) for point in points]
 
-    def point(self, number: int) -> Point:
-        """A trial at its own mapping. Raises UserError when there is no such trial."""
-        return self._annotated(point_of(self.trial(number)))
+    def point(self, subject: int | str) -> Point:
+        """A trial at its own mapping, or a known chip. Raises UserError where there is none."""
+        if isinstance(subject, str):
+            return self._annotated(_known_point(subject, self.known(subject)))
+        return self._annotated(point_of(self.trial(subject)))
 
     @cached_property
     def probabilities(self) -> Probabilities:
@@ -208,6 +230,10 @@ class Results:
             "model_version": self.meta["model_version"],
             "assumptions": self.meta.get("assumptions", []),
             "notes": self.meta.get("notes", [notes.ANALYTICAL]),
+            "edges": [
+                {"knob": edge.knob, "choice": edge.choice, "end": edge.end}
+                for edge in edges.reached(self.meta, self.front_points())
+            ],
         }
 
     def _p_feasible_summary(self) -> dict[str, Any]:
@@ -233,11 +259,14 @@ class Results:
             return self.directions[self.objectives.index(name)] == "maximize"
         return name in metrics() and metrics()[name].better == "higher"
 
-    def explain(self, number: int, mapping: int | None = None) -> pd.DataFrame:
-        """Operator by operator: phase, name, time_s, bytes, flops, bound_by, share."""
-        return _frame(self.explain_rows(number, mapping))
+    def explain(self, subject: int | str, mapping: int | None = None) -> pd.DataFrame:
+        """Operator by operator: phase, name, time_s, bytes, flops, bound_by, share.
 
-    def explain_rows(self, number: int, mapping: int | None = None) -> list[dict[str, Any]]:
+        subject: a trial's number, or a known chip as `find` takes it.
+        """
+        return _frame(self.explain_rows(subject, mapping))
+
+    def explain_rows(self, subject: int | str, mapping: int | None = None) -> list[dict[str, Any]]:
         """As `explain`, as plain rows. Builds the model, which takes seconds.
 
         Raises UserError for a trial or kept mapping that does not exist, for an illegal trial, and
@@ -245,24 +274,48 @@ class Results:
         """
         from dse import changes
         from dse.runner import build_scorer
+
+        found = self.find(subject) if isinstance(subject, str) else subject
+        if isinstance(found, str):
+            label, score = found, self.known(found).score
+            if mapping is not None:
+                raise UserError(f"{label} has its best mapping only; leave --mapping out")
+        else:
+            label, score = f"trial {found}", self.trial(found).evaluated.score
+        if not score.metrics or score.failed:
+            raise UserError(f"{label} could not be evaluated: {score.explanation}")
+        if mapping is not None and not 0 <= mapping < len(score.mappings):
+            raise UserError(f"{label} keeps {len(score.mappings)} other mappings; the first is 0")
+        spec = self.study()
+        scorer = build_scorer(spec)
+        changes.check_model(self.store, scorer.version)
+        if isinstance(found, str):
+            return scorer.explain_reference(found)
+        row = np.array([self.trial(found).indices], dtype=np.int32)
+        labels = score.solved if mapping is None else score.mappings[mapping]["deployment"]
+        return scorer.explain(spec.space().canonical(row)[0], labels)
+
+    def study(self) -> StudySpec:
+        """The study as its file states it. Raises StoreError when the file changed since."""
+        from dse import changes
         from dse.spec import load
 
-        trial = self.trial(number)
-        score = trial.evaluated.score
-        if not score.metrics or score.failed:
-            raise UserError(f"trial {number} could not be evaluated: {score.explanation}")
-        if mapping is not None and not 0 <= mapping < len(score.mappings):
-            raise UserError(
-                f"trial {number} keeps {len(score.mappings)} other mappings; the first is 0"
-            )
         path = Path(self.meta["study_file"])
         spec = load(path if path.exists() else self.store.directory / "study.yaml")
         changes.check_study(self.store, spec.fingerprint, spec.text, str(path))
-        scorer = build_scorer(spec)
-        changes.check_model(self.store, scorer.version)
-        row = np.array([trial.indices], dtype=np.int32)
-        labels = score.solved if mapping is None else score.mappings[mapping]["deployment"]
-        return scorer.explain(spec.space().canonical(row)[0], labels)
+        return spec
+
+    def beyond_fits(self, subject: int | str) -> list[str]:
+        """Where the quality loss of a trial or a known chip is an extrapolation, in sentences.
+
+        Nothing for an illegal candidate. Raises UserError when the study file cannot be read any
+        more or changed since.
+        """
+        from dse.law_domains import beyond_fits
+
+        if isinstance(subject, str) or not self.trial(subject).evaluated.score.legal:
+            return []
+        return beyond_fits(self.study(), self.trial(subject).evaluated.params)
 
     @cached_property
     def _front(self) -> list[Point]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse import changes, locate, notes, probabilities, progress
+from dse import changes, edges, locate, notes, probabilities, progress
 from dse.errors import StoreError, error_directory
 from dse.executors import choose, ray_runtime
 from dse.interrupt import stop_on_signal
@@ -169,6 +169,7 @@ def _refuse_while_running(store: Store) -> None:
 def _describe(store: Store, spec: Any, model_version: str) -> None:
     """Write (again) what the results mean; the study file may have new free keys."""
     space = spec.space()
+    solved = [knob for assignment in spec.assignments for knob in assignment.solved_knobs]
     created = store.meta()["created"] if store.exists else _now()
     store.create(
         {
@@ -189,6 +190,7 @@ def _describe(store: Store, spec: Any, model_version: str) -> None:
             },
             "created": created,
             **notes.to_meta(space.knobs, spec.chip_base),
+            **edges.to_meta([*space.knobs, *solved]),
         },
         spec.text,
     )

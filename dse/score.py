@@ -129,6 +129,10 @@ class Scorer(Protocol):
         """Operators of one candidate, int32[knobs], at the labels of its solved knobs."""
         ...
 
+    def explain_reference(self, name: str) -> list[dict[str, Any]]:
+        """Operators of one of `reference_scores`."""
+        ...
+
 
 class ScorerFactory(Protocol):
     """Builds a Scorer; must pickle, because each worker process calls it once."""

@@ -94,6 +94,7 @@ class FakeSpec:
     fingerprint: str = "fingerprint-1"
     chip_base: str = "v6e"
     search: Search = Search()
+    assignments: tuple[Any, ...] = ()
     objectives: tuple[Goal, ...] = (
         Goal("ops_per_s", "maximize"),
         Goal("joules_per_op", "minimize"),
@@ -180,6 +181,11 @@ class FakeScorer:
         assert set(deployment) == {"batch"}
         operator = {"phase": "decode", "name": "matmul", "time_s": 1e-3, "bytes": 1e6}
         return [{**operator, "flops": 1e9, "bound_by": "mxu", "share": 1.0}]
+
+    def explain_reference(self, name: str) -> list[dict[str, Any]]:
+        """Another operator."""
+        assert name == "fake as it is"
+        return [{**self.explain(np.zeros(7, np.int32), {"batch": "64"})[0], "name": "reference"}]
 
     def _break(self, designs: set[int]) -> None:
         time.sleep(self.faults.delay_s)

@@ -99,6 +99,7 @@ def show_table(
     results: Results, points: list[Point], study: str, known: bool, params: bool
 ) -> None:
     """The front as a table, known chips below it in bold; what blocks when it is empty."""
+    from dse import edges
     from dse.cli import tables
     from dse.notes import beyond_reticle
 
@@ -115,11 +116,12 @@ def show_table(
     elif not feasible:
         title = f"{results.meta['name']}: nothing feasible yet; the designs that violate least"
     headers = ["trial", *names, "feasible", "p(feasible)", *knobs]
-    tables.print_table(headers, rows, title=title, marked=marked)
+    tables.print_table(headers, rows, title=title, marked=marked, compact=True)
     if points and not feasible:
         show_blocking(results)
     dies = [p.metrics["largest_die_mm2"] for p in points if "largest_die_mm2" in p.metrics]
-    for line in beyond_reticle(dies):
+    at_edges = edges.lines(results.meta, results.front_points())
+    for line in [*at_edges, *beyond_reticle(dies)]:
         tables.console().print(line, markup=False)
     print_footer(results)
 

@@ -32,8 +32,13 @@ def print_table(
     *,
     title: str = "",
     marked: Iterable[int] = (),
+    compact: bool = False,
 ) -> None:
-    """Print a table of text and numbers; rows whose position is in `marked` stand out."""
+    """Print a table of text and numbers; rows whose position is in `marked` stand out.
+
+    compact: where the table is wider than the terminal, print its rows one below the other, as
+    names and values, instead of folding the cells.
+    """
     from rich import box
     from rich.table import Table
 
@@ -46,7 +51,37 @@ def print_table(
     for position, row in enumerate(body):
         cells = [_escape(cell(value)) for value in row]
         table.add_row(*cells, style="bold" if position in emphasised else None)
-    console().print(table)
+    screen = console()
+    unlimited = screen.options.update(width=_WIDE)
+    if compact and screen.measure(table, options=unlimited).maximum > screen.width:
+        _print_records(screen, headers, body, title, emphasised)
+    else:
+        screen.print(table)
+
+
+def _print_records(
+    screen: Any,
+    headers: Sequence[str],
+    body: Sequence[Sequence[Any]],
+    title: str,
+    emphasised: set[int],
+) -> None:
+    """Each row as a line of its first cell, and below it the others as `name value`, wrapped
+    between pairs."""
+    import textwrap
+
+    if title:
+        screen.print(title, style="italic", markup=False)
+    for position, row in enumerate(body):
+        style = "bold" if position in emphasised else None
+        screen.print(f"{headers[0]} {cell(row[0])}", style=style, markup=False)
+        # A pair stays on one line: its spaces are made unbreakable while the text is wrapped.
+        pairs = (f"{h} {cell(v)}" for h, v in zip(headers[1:], row[1:], strict=True))
+        text = "  ".join(pair.replace(" ", "\0") for pair in pairs)
+        for line in textwrap.wrap(
+            text, screen.width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        ):
+            screen.print(line.replace("\0", " "), style=style, markup=False)
 
 
 def cell(value: Any) -> str:

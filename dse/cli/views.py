@@ -12,9 +12,13 @@ from dse.cli.options import Json, ResultsDir, Study
 from dse.notes import ANALYTICAL
 
 if TYPE_CHECKING:
-    from dse.trials import Trial
+    from dse.results import Results
+    from dse.trials import Evaluated, Trial
 
-Number = Annotated[int, typer.Option("--trial", "-t", help="Number of the trial.")]
+Subject = Annotated[
+    str,
+    typer.Option("--trial", "-t", help="Number of the trial, or a known chip ('v6e as it is')."),
+]
 
 
 def status(study: Study, results: ResultsDir = None, json: Json = False) -> None:
@@ -79,23 +83,31 @@ def list_studies(results: ResultsDir = None, json: Json = False) -> None:
     tables.print_table(keys, [[row.get(key) for key in keys] for row in rows])
 
 
-def show(study: Study, trial: Number, results: ResultsDir = None, json: Json = False) -> None:
+def show(study: Study, trial: Subject, results: ResultsDir = None, json: Json = False) -> None:
     """One trial in full: the candidate, every metric, constraints, and why it is illegal if so."""
     from dse.cli import tables
     from dse.results import open_results
 
     opened = open_results(study, results)
-    found, point = opened.trial(trial), opened.point(trial)
-    facts = trial_json(found) | {
+    subject = opened.find(trial)
+    point = opened.point(subject)
+    if isinstance(subject, str):
+        facts = known_json(subject, opened.known(subject))
+    else:
+        facts = trial_json(opened.trial(subject))
+    facts |= {
         "p_feasible": point.p_feasible,
         "assumptions": point.to_json()["assumptions"],
+        "beyond_fits": _beyond_fits(opened, subject),
         "notes": opened.meta.get("notes", [ANALYTICAL]),
     }
     if json:
         tables.emit_json(facts)
         return
-    state = "feasible" if found.feasible else facts["reason"] or "infeasible"
-    title = f"trial {found.number}, generation {found.generation}: {state}"
+    state = "feasible" if point.feasible else facts["reason"] or "infeasible"
+    title = f"{point.known}: {state}"
+    if point.number is not None:
+        title = f"trial {point.number}, generation {facts['generation']}: {state}"
     knobs = [*facts["params"].items(), *((k, f"{v} (solved)") for k, v in facts["solved"].items())]
     tables.print_table(["knob", "setting"], knobs, title=title)
     for key in ("explanation", "repair"):
@@ -111,7 +123,9 @@ def show(study: Study, trial: Number, results: ResultsDir = None, json: Json = F
         tables.console().print("p(met) is computed for the front only", markup=False)
     for assumption in point.assumptions:
         tables.console().print(f"assumed by the study: {assumption.text}", markup=False)
-    if facts["mappings"]:
+    for sentence in facts["beyond_fits"] or ():
+        tables.console().print(f"quality loss is an extrapolation: {sentence}", markup=False)
+    if facts["mappings"] and point.number is not None:
         tables.console().print(
             f"{len(facts['mappings'])} other mappings are kept; "
             f"see them with --json, explain one with dse explain --mapping N",
@@ -121,6 +135,16 @@ def show(study: Study, trial: Number, results: ResultsDir = None, json: Json = F
         tables.console().print(line, markup=False)
 
 
+def _beyond_fits(results: Results, subject: int | str) -> list[str] | None:
+    """Where quality laws are extrapolated; None where the study file no longer says."""
+    from dse.errors import UserError
+
+    try:
+        return results.beyond_fits(subject)
+    except UserError:
+        return None
+
+
 def _limit(text: str, violation: float | None, share: float | None) -> tuple[Any, ...]:
     met = None if violation is None else violation <= 0
     return text, violation, met, None if share is None else f"{share:.0%}"
@@ -128,28 +152,45 @@ def _limit(text: str, violation: float | None, share: float | None) -> tuple[Any
 
 def trial_json(trial: Trial) -> dict[str, Any]:
     """The documented object of `dse show --json`."""
-    item = trial.evaluated
+    return {
+        "number": trial.number,
+        "known": None,
+        "generation": trial.generation,
+        **_item_json(trial.evaluated, trial.feasible),
+        "cached": trial.cached,
+    }
+
+
+def known_json(name: str, item: Evaluated) -> dict[str, Any]:
+    """The same of a known chip, which is no trial."""
+    return {
+        "number": None,
+        "known": name,
+        "generation": None,
+        **_item_json(item, item.feasible),
+        "cached": False,
+    }
+
+
+def _item_json(item: Evaluated, feasible: bool) -> dict[str, Any]:
     score = item.score
     mappings = [
         {**mapping, "constraints": constraints}
         for mapping, constraints in zip(score.mappings, item.mapping_constraints, strict=True)
     ]
     return {
-        "number": trial.number,
-        "generation": trial.generation,
         "design": item.design,
         "params": dict(item.params),
         "solved": dict(score.solved),
         "metrics": dict(score.metrics),
         "constraints": dict(item.constraints),
-        "feasible": trial.feasible,
+        "feasible": feasible,
         "legal": score.legal,
         "failed": score.failed,
         "reason": score.reason,
         "explanation": score.explanation,
         "repair": score.repair,
         "violation": score.violation,
-        "cached": trial.cached,
         "attempts": item.attempts,
         "mappings": mappings,
     }
@@ -157,7 +198,7 @@ def trial_json(trial: Trial) -> dict[str, Any]:
 
 def explain(
     study: Study,
-    trial: Number,
+    trial: Subject,
     mapping: Annotated[
         int | None, typer.Option(min=0, help="One of the trial's other kept mappings.")
     ] = None,
@@ -169,7 +210,8 @@ def explain(
     from dse.results import open_results
 
     opened = open_results(study, results)
-    rows = opened.explain_rows(trial, mapping)
+    subject = opened.find(trial)
+    rows = opened.explain_rows(subject, mapping)
     if json:
         tables.emit_json(rows)
         return
@@ -185,8 +227,9 @@ def explain(
         [format_of[k](row[k]) if k in format_of and k in row else row.get(k) for k in keys]
         for row in rows
     ]
-    title = f"trial {trial}" + ("" if mapping is None else f", mapping {mapping}")
-    tables.print_table(keys, body, title=title)
+    title = subject if isinstance(subject, str) else f"trial {subject}"
+    title += "" if mapping is None else f", mapping {mapping}"
+    tables.print_table(keys, body, title=title, compact=True)
     for phase in ("prefill", "decode"):
         total = sum(row["time_s"] for row in rows if row["phase"] == phase)
         if not several:

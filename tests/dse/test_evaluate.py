@@ -156,6 +156,16 @@ def test_the_explanation_adds_up_to_the_score(scorer: Scorer) -> None:
     assert other != operators
 
 
+def test_the_known_chip_is_explained_as_it_is(scorer: Scorer) -> None:
+    ((name, reference),) = scorer.reference_scores()
+    rows = scorer.explain_reference(name)
+    for phase, metric in (("prefill", "prefill_step_s"), ("decode", "decode_step_s")):
+        total = sum(row["time_s"] for row in rows if row["phase"] == phase)
+        assert total == pytest.approx(reference.metrics[metric], rel=1e-6)
+    with pytest.raises(KeyError):
+        scorer.explain_reference("v5e as it is")
+
+
 def test_the_model_version_follows_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
