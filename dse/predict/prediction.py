@@ -1,0 +1,164 @@
+"""One configuration through the equations: numbers with intervals, operators, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.predict.configuration import Configuration
+from dse.predict.hints import hint
+from dse.validation.evidence import Case, Interval, Ratios, interval
+from dse.validation.features import step_features
+
+HEADLINES: Mapping[str, tuple[str, ...]] = {
+    "train": (
+        "train_step_s",
+        "train_tokens_per_s_per_chip",
+        "mfu_train",
+        "forward_step_s",
+        "average_power_w",
+    ),
+    "prefill": ("prefill_step_s", "ttft_s", "prefill_tokens_per_s_per_chip", "mfu_prefill"),
+    "decode": ("decode_step_s", "decode_tokens_per_s_per_chip", "mbu_decode"),
+    "serve": (
+        "tokens_per_s",
+        "tokens_per_s_per_chip",
+        "ttft_s",
+        "tpot_s",
+        "request_latency_s",
+        "joules_per_token",
+        "usd_per_mtoken",
+    ),
+}
+"""The metrics that each phase is asked for."""
+
+_STEPS: Mapping[str, tuple[str, ...]] = {
+    "train": ("step",),
+    "prefill": ("prefill",),
+    "decode": ("decode",),
+    "serve": ("prefill", "decode"),
+}
+_IGNORED = ("quality_unknown",)
+"""Limits that say nothing here: quality is not predicted."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is known about one configuration.
+
+    metrics: all of them. intervals: of the headlines. operators: as `dse explain`. violations:
+    code, amount (1 for yes or no), meaning and hint of every limit that is exceeded.
+    """
+
+    metrics: Mapping[str, float]
+    intervals: Mapping[str, Interval]
+    operators: list[dict[str, Any]]
+    violations: list[dict[str, Any]]
+
+
+def predict(c: Configuration) -> Prediction:
+    """Evaluate the configuration at the central constants, and its estimates under draws."""
+    from dse.scoring.explain import rows_of_table
+    from dse.validation.intervals import calibration
+
+    values, violated, tables, estimates = _evaluate(c)
+    case = Case(_features(c), c.moe, c.gpu, estimates)
+    intervals = {
+        name: found
+        for name in HEADLINES[c.phase]
+        if (found := interval(name, values[name], case, calibration())) is not None
+    }
+    operators = [row for step in _STEPS[c.phase] for row in rows_of_table("", step, tables[step])]
+    return Prediction(values, intervals, operators, _violations(c, violated))
+
+
+def _evaluate(
+    c: Configuration,
+) -> tuple[dict[str, float], dict[str, float], dict[str, Any], dict[str, Ratios]]:
+    """Metrics, violations, operator tables, and the ratios of the draws, from one compilation."""
+    import dataclasses
+
+    import jax
+
+    from dse.scoring.cache import enable_compilation_cache
+    from dse.scoring.explain import step_table
+    from dse.scoring.feasibility import DRAWS, chip_draws
+    from dse.scoring.fields import SWITCHES
+    from hwmodel import theta
+
+    enable_compilation_cache()
+    drawn = {n: v for n, v in chip_draws(c.chip_name).items() if n not in SWITCHES}
+
+    def evaluated(constants: Any, fields: Any) -> Any:
+        point, steps = _point(c, dataclasses.replace(c.chip, **fields), constants)
+        tables = {name: step_table(step) for name, step in steps.items()}
+        return point.metrics, point.violations, tables
+
+    with jax.enable_x64(True):
+        compiled = jax.jit(evaluated)
+        own = {name: float(getattr(c.chip, name)) for name in drawn}
+        metrics, violations, tables = compiled(theta.central(), own)
+        constants = theta.draws(DRAWS)
+        spread: dict[str, list[float]] = {name: [] for name in metrics}
+        for i in range(DRAWS):
+            some = compiled(
+                {name: float(column[i]) for name, column in constants.items()},
+                {name: float(column[i]) for name, column in drawn.items()},
+            )[0]
+            for name, value in some.items():
+                spread[name].append(float(value))
+    values = {name: float(value) for name, value in metrics.items()}
+    ratios = {
+        name: (float(low / values[name]), float(high / values[name]))
+        for name, draws in spread.items()
+        if values[name] > 0
+        for low, high in [np.quantile(draws, [0.1, 0.9])]
+    }
+    return values, {k: float(v) for k, v in violations.items()}, tables, ratios
+
+
+def _point(c: Configuration, chip: Any, constants: Any) -> tuple[Any, dict[str, Any]]:
+    """The point of a phase and its steps by name."""
+    parts = (chip, c.architecture, c.variant, c.deployment, c.inputs, constants, float("nan"))
+    if c.phase == "train":
+        from models.training import evaluate_training
+
+        trained = evaluate_training(*parts)  # type: ignore[arg-type]
+        return trained, {"step": trained.step}
+    from models.performance import evaluate
+
+    point = evaluate(*parts)  # type: ignore[arg-type]
+    return point, {"prefill": point.prefill, "decode": point.decode}
+
+
+def _features(c: Configuration) -> dict[str, list[Mapping[str, float]]]:
+    """The features of each class of prediction."""
+    if c.phase == "train":
+        tokens = {"train": c.inputs.sequence_tokens * c.inputs.global_batch}  # type: ignore[union-attr]
+    else:
+        prompt, batch = c.inputs.prompt_tokens, c.deployment.batch  # type: ignore[union-attr]
+        tokens = {"prefill": prompt, "decode": batch, "serve": batch}
+    return {
+        name: [
+            step_features(
+                c.chip.peak_bf16_flops,
+                c.chip.hbm_bandwidth_bytes_per_s,
+                c.deployment.chips,
+                count,
+            )
+        ]
+        for name, count in tokens.items()
+    }
+
+
+def _violations(c: Configuration, amounts: Mapping[str, float]) -> list[dict[str, Any]]:
+    from models.legality import REASONS
+
+    return [
+        {"code": code, "amount": amount, "meaning": REASONS[code], "hint": hint(code, c, amount)}
+        for code, amount in amounts.items()
+        if amount > 0 and code not in _IGNORED
+    ]
