@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from dse.cli import catalog, front, run, validate, views
+from dse.cli import catalog, front, predict, run, validate, views
 from dse.errors import (
     EXIT_BAD_INPUT,
     EXIT_INTERNAL,
@@ -37,6 +37,7 @@ app.command()(views.show)
 app.command()(views.explain)
 app.command()(views.journal)
 app.command()(validate.validate)
+app.command()(predict.predict)
 app.add_typer(catalog.models, name="models")
 app.add_typer(catalog.chips, name="chips")
 app.command()(catalog.knobs)

@@ -35,24 +35,31 @@ def operator_rows(
     part), bytes its HBM traffic or, for collectives, its network traffic; bound_by the engine that
     takes longest, or "latency" where fixed costs take longer than any engine.
     """
-    rows = []
     tables = evaluator.read(row, _tables)
-    for phase in ("prefill", "decode"):
-        seconds, operators = tables[phase]
-        for ((name, kinds),) in (operator.items() for operator in operators):
-            ((kind, numbers),) = kinds.items()
-            op = dict(zip(_NUMBERS, np.asarray(numbers).tolist(), strict=True))
-            if op["count"] > 0 and op["time_s"] > 0:
-                rows.append(_row(assignment, phase, name, kind, op, float(seconds)))
-    return rows
+    phases = ("prefill", "decode")
+    return [op for phase in phases for op in rows_of_table(assignment, phase, tables[phase])]
 
 
 def _tables(point: Point) -> dict[str, Any]:
-    """Both operator tables as arrays; names and kinds, which are no numbers, as keys."""
-    return {"prefill": _table(point.prefill), "decode": _table(point.decode)}
+    return {"prefill": step_table(point.prefill), "decode": step_table(point.decode)}
 
 
-def _table(step: StepTime) -> tuple[Any, list[Any]]:
+def rows_of_table(
+    assignment: str, phase: str, table: tuple[Any, list[Any]]
+) -> list[dict[str, Any]]:
+    """The rows of one `step_table` after it was computed; `phase` names its step."""
+    rows = []
+    seconds, operators = table
+    for ((name, kinds),) in (operator.items() for operator in operators):
+        ((kind, numbers),) = kinds.items()
+        op = dict(zip(_NUMBERS, np.asarray(numbers).tolist(), strict=True))
+        if op["count"] > 0 and op["time_s"] > 0:
+            rows.append(_row(assignment, phase, name, kind, op, float(seconds)))
+    return rows
+
+
+def step_table(step: StepTime) -> tuple[Any, list[Any]]:
+    """Seconds and operators of a step as arrays; names and kinds, no numbers, as keys."""
     operators = [
         {op.name: {op.kind: jnp.stack([jnp.asarray(getattr(op, n), float) for n in _NUMBERS])}}
         for op in step.operators

@@ -23,13 +23,13 @@ DEPLOYMENT_FIELDS = tuple(f.name for f in dataclasses.fields(Deployment))
 WORKLOAD_FIELDS = tuple(f.name for f in dataclasses.fields(Workload))
 FIELDS: tuple[str, ...] = CHIP_FIELDS + VARIANT_FIELDS + DEPLOYMENT_FIELDS + WORKLOAD_FIELDS
 
-_SWITCHES = {"mxu_row_tile": 0.0, "cmem_bytes": 0.0, "ici_switched": 0.0, "compute_dies": 1.0}
+SWITCHES = {"mxu_row_tile": 0.0, "cmem_bytes": 0.0, "ici_switched": 0.0, "compute_dies": 1.0}
 """Chip fields whose neutral value leaves a branch of the equations out."""
 
 
 def neutral_values() -> dict[str, float]:
     """Field values that switch nothing on, by name."""
-    values = dict(_SWITCHES)
+    values = dict(SWITCHES)
     for cls in (Variant, Deployment, Workload):
         for f in dataclasses.fields(cls):
             if f.default is not dataclasses.MISSING:

@@ -36,3 +36,16 @@ def case_features(
         for name, value in zip(FEATURES, values, strict=True)
         if value is not None and value > 0
     }
+
+
+def step_features(
+    peak_bf16_flops: float, hbm_bandwidth_bytes_per_s: float, chips: float, tokens: float
+) -> dict[str, float]:
+    """Those of a step of a whole model: `tokens` are the prompt's in prefill, the sequences in
+    decode and serving, and those of the global batch in training."""
+    return case_features(
+        peak_bf16_flops=peak_bf16_flops,
+        hbm_bandwidth_bytes_per_s=hbm_bandwidth_bytes_per_s,
+        chips=chips,
+        tokens_per_chip=tokens / chips,
+    )
