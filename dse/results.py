@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse import edges, locate, notes, pareto, probabilities
+from dse import edges, locate, notes, pareto, probabilities, uncertainty
 from dse.errors import UserError
 from dse.notes import Assumption
 from dse.probabilities import Probabilities
 from dse.storage import Log, Store
 from dse.trials import JOINT, Evaluated, Trial, told_constraints
+from dse.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dse.spec import StudySpec
+    from dse.validation.evidence import Interval
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Point:
     number, mapping: None where they do not apply. known: name of the known chip, "" for a trial.
     p_feasible: probability by constraint (`dse.probabilities`), None where it was not computed.
     assumptions: bands of quality loss that the study assumed for these settings.
+    intervals: 80 % interval of metrics by name (`dse.uncertainty`), None where not computed.
     """
 
     number: int | None
@@ -43,6 +46,7 @@ class Point:
     feasible: bool
     p_feasible: Mapping[str, float] | None = None
     assumptions: tuple[Assumption, ...] = ()
+    intervals: Mapping[str, Interval] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The documented row of `dse front --json`; NaN becomes null."""
@@ -56,7 +60,14 @@ class Point:
             "known": self.known or None,
             "p_feasible": None if self.p_feasible is None else dict(self.p_feasible),
             "assumptions": [asdict(a) for a in self.assumptions],
+            "intervals": self.intervals_json(),
         }
+
+    def intervals_json(self) -> dict[str, dict[str, Any]] | None:
+        """The intervals as plain data."""
+        if self.intervals is None:
+            return None
+        return {name: one.to_json() for name, one in self.intervals.items()}
 
 
 class Results:
@@ -161,10 +172,16 @@ class Results:
         """Probabilities of being feasible, as the last run saved them."""
         return probabilities.load(self.store, self.meta["model_version"])
 
+    @cached_property
+    def uncertainty(self) -> Uncertainty:
+        """What intervals depend on, as the last run saved it."""
+        return uncertainty.load(self.store, self.meta["model_version"])
+
     def _annotated(self, point: Point) -> Point:
         return replace(
             point,
             p_feasible=self.probabilities.of(point),
+            intervals=self.uncertainty.intervals(point),
             assumptions=tuple(notes.in_force(self.meta, point.params)),
         )
 

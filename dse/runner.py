@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse import changes, edges, locate, notes, probabilities, progress
+from dse import changes, edges, locate, notes, probabilities, progress, uncertainty
 from dse.errors import StoreError, error_directory
 from dse.executors import choose, ray_runtime
 from dse.interrupt import stop_on_signal
@@ -142,20 +142,25 @@ def run_spec(
 
 
 def _save_probabilities(results: Results, spec: Any, scorer: Scorer) -> None:
-    """Compute how probable it is that the front is feasible, and save it."""
+    """Compute how probable it is that the front is feasible, and what its intervals depend on, and
+    save both."""
     found = probabilities.compute(results, scorer, spec.space().canonical)
     probabilities.save(results.store, found, scorer.version)
     results.probabilities = found
+    cases = uncertainty.compute(results, scorer, spec.space().canonical)
+    uncertainty.save(results.store, cases, scorer.version)
+    results.uncertainty = cases
 
 
 def _add_probabilities(results: Results, spec: Any, factory: ScorerFactory) -> None:
     """The same for a finished study that lacks them (a crash, a removed or damaged file), unless
     the model has changed since."""
     try:
-        if results.probabilities.cover(results):
+        if results.probabilities.cover(results) and results.uncertainty.cover(results):
             return
     except StoreError:
         results.probabilities = probabilities.Probabilities()
+        results.uncertainty = uncertainty.Uncertainty()
     scorer = factory()
     if scorer.version == results.meta["model_version"]:
         _save_probabilities(results, spec, scorer)

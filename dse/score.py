@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from dse.validation.evidence import Case
 
 SIGNIFICANT_DIGITS = 9
 
@@ -122,6 +125,16 @@ class Scorer(Protocol):
         ...
 
     def reference_feasibility(self) -> dict[str, dict[str, float]]:
+        """The same for each of `reference_scores`, by name."""
+        ...
+
+    def uncertainty(
+        self, indices: np.ndarray, deployments: Sequence[Mapping[str, str]]
+    ) -> list[Case]:
+        """What the intervals of candidates depend on; arguments as in `feasibility`."""
+        ...
+
+    def reference_uncertainty(self) -> dict[str, Case]:
         """The same for each of `reference_scores`, by name."""
         ...
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from dse import pareto
 from dse.score import Score
+from dse.validation.evidence import Case
 from search_spaces.knob import Choice, Knob
 from search_spaces.space import Space
 
@@ -175,6 +176,20 @@ class FakeScorer:
         """See `dse.score.Scorer`."""
         (shares,) = self.feasibility(np.array([[2, 2, 2, 2, 2, 1, 0]]), [{"batch": "64"}])
         return {"fake as it is": shares}
+
+    def uncertainty(
+        self, indices: np.ndarray, deployments: Sequence[Mapping[str, str]]
+    ) -> list[Case]:
+        """Areas are known to 10 %; the faster the clock, the farther from what was measured."""
+        assert all(set(labels) == {"batch"} for labels in deployments)
+        area = {"area_mm2": (0.9, 1.1)}
+        far = [[{"log_peak_flops": float(row[4])}] for row in indices]
+        return [Case({"serve": one}, moe=False, gpu=False, estimates=area) for one in far]
+
+    def reference_uncertainty(self) -> dict[str, Case]:
+        """See `dse.score.Scorer`."""
+        (case,) = self.uncertainty(np.array([[2, 2, 2, 2, 2, 1, 0]]), [{"batch": "64"}])
+        return {"fake as it is": case}
 
     def explain(self, indices: np.ndarray, deployment: Mapping[str, str]) -> list[dict[str, Any]]:
         """One operator."""

@@ -139,6 +139,8 @@ def _print(c: Configuration, found: Prediction) -> None:
         if interval is not None:
             low, high = tables.metric(name, interval.low), tables.metric(name, interval.high)
             between, evidence = f"{low} to {high}", interval.evidence
+            if interval.widened > 1:
+                evidence += f"; widened {interval.widened:.2g} times for the distance"
         rows.append((name, tables.metric(name, found.metrics[name]), between, evidence))
     tables.print_table(["metric", "value", "80 % interval", "evidence"], rows, title=title)
     for step in dict.fromkeys(op["phase"] for op in found.operators):

@@ -48,8 +48,7 @@ class Assignment:
 
 def build(study: StudySpec, spec: AssignmentSpec) -> Assignment:
     """Prepare one assignment: fields, architecture and mapping grid. Imports JAX."""
-    chip = presets.load(study.chip_base)
-    base = base_values(chip, NEUTRAL, Deployment(), spec.workload) | spec.fixed_fields
+    base = base_fields(study, spec)
     knobs = [
         _with_base(knob, base) if knob.section in ("chip", "model") else knob
         for knob in study.space().knobs
@@ -66,6 +65,12 @@ def build(study: StudySpec, spec: AssignmentSpec) -> Assignment:
     )
     grid = mapping_grid(spec) if spec.solve else np.zeros((1, 0), np.int32)
     return Assignment(spec, space, evaluator, np.asarray(grid, np.int32))
+
+
+def base_fields(study: StudySpec, spec: AssignmentSpec) -> dict[str, float]:
+    """The value of every field that no knob sets."""
+    chip = presets.load(study.chip_base)
+    return base_values(chip, NEUTRAL, Deployment(), spec.workload) | spec.fixed_fields
 
 
 def _with_base(knob: Knob, base: dict[str, float]) -> Knob:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dse.metrics import metrics
@@ -26,15 +26,19 @@ Ratios = tuple[float, float]
 
 @dataclass(frozen=True)
 class Interval:
-    """80 % interval of a number, and in words what it rests on."""
+    """80 % interval of a number, and in words what it rests on.
+
+    widened: how many times wider than nearby ones, for the distance from what was measured.
+    """
 
     low: float
     high: float
     evidence: str
+    widened: float = 1.0
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` gives it."""
-        return {"low": self.low, "high": self.high, "evidence": self.evidence}
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,22 @@ class Case:
     moe: bool
     gpu: bool
     estimates: Mapping[str, Ratios]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the inverse of `from_json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Case:
+        """A case from a file. Raises KeyError, TypeError or ValueError where it is damaged."""
+        features = {
+            str(name): [{str(k): float(v) for k, v in one.items()} for one in several]
+            for name, several in data["features"].items()
+        }
+        estimates = {
+            str(k): (float(low), float(high)) for k, (low, high) in data["estimates"].items()
+        }
+        return cls(features, bool(data["moe"]), bool(data["gpu"]), estimates)
 
 
 def kind_of(name: str, *, moe: bool, gpu: bool) -> str:
@@ -70,6 +90,7 @@ def interval(metric: str, value: float, case: Case, source: Calibration) -> Inte
     if known is None or not known.interval or not value or not math.isfinite(value):
         return None
     low = high = 0.0
+    widened = 1.0
     evidence = []
     for part in known.interval.split(", "):
         ends: Ratios | None = None
@@ -77,7 +98,8 @@ def interval(metric: str, value: float, case: Case, source: Calibration) -> Inte
             spread = _widest(part, case, source)
             if spread is not None:
                 ends = (-spread.log_half_width, spread.log_half_width)
-                evidence.append(describe(spread))
+                evidence.append(f"measured {called(spread.name)}, n={spread.n}")
+                widened = spread.factor
         else:
             ratios = case.estimates.get(known.name if part == "draws" else part)
             if ratios is not None:
@@ -88,16 +110,7 @@ def interval(metric: str, value: float, case: Case, source: Calibration) -> Inte
         low, high = math.hypot(low, ends[0]), math.hypot(high, ends[1])
     size = abs(value)
     bottom, top = value - size * (1 - math.exp(-low)), value + size * (math.exp(high) - 1)
-    return Interval(bottom, top, " and ".join(evidence))
-
-
-def describe(spread: Spread) -> str:
-    """`measured decode steps, n=23`, and how far outside of them where it is."""
-    text = f"measured {called(spread.name)}, n={spread.n}"
-    if spread.factor > 1:
-        text += f", widened {spread.factor:.2g} times: {spread.distance:.2g} times as far from them"
-        text += " as they are apart"
-    return text
+    return Interval(bottom, top, " and ".join(evidence), widened)
 
 
 def _widest(name: str, case: Case, source: Calibration) -> Spread | None:

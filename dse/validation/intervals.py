@@ -70,6 +70,7 @@ class Calibration:
         self._fresh = [r for r in residuals if r.fold == RELEASED and r.held_out]
         self._left_out = [r for r in residuals if r.fold == LEFT_OUT]
         self._known: dict[str, _Pool | None] = {}
+        self._quantiles: dict[tuple[str, str], float | None] = {}
 
     def spread(
         self, kind: str, features: Mapping[str, float], *, without_group: str = ""
@@ -81,7 +82,7 @@ class Calibration:
         for pool in self._pools(kind):
             kept = pool.groups != without_group
             groups = len(set(pool.groups[kept]))
-            q = pool.quantile(kept, self._growth)
+            q = self._quantile(pool, without_group)
             if kept.sum() >= MIN_ROWS and groups >= MIN_GROUPS and q is not None:
                 distance = pool.distance(features, kept)
                 factor = self._growth(distance)
@@ -91,6 +92,13 @@ class Calibration:
     def without_chip(self, tpu: str) -> Calibration:
         """As if the chip had never been measured."""
         return _without_chip(self, tpu)
+
+    def _quantile(self, pool: _Pool, without_group: str) -> float | None:
+        key = (pool.name, without_group)
+        if key not in self._quantiles:
+            kept = pool.groups != without_group
+            self._quantiles[key] = pool.quantile(kept, self._growth)
+        return self._quantiles[key]
 
     def _pools(self, kind: str) -> Iterator[_Pool]:
         """The rows of the class and of those above it, nearest first; no empty ones."""
