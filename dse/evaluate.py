@@ -22,6 +22,7 @@ from dse.scoring.explain import operator_rows
 from dse.scoring.feasibility import outcomes, probabilities
 from dse.scoring.repair import nearest_legal
 from dse.scoring.solve import Solved, solve
+from dse.scoring.uncertainty import cases
 from dse.spec import SolveSpec, StudySpec
 from dse.spec.load import LIST_PRICE
 from models.legality import REASONS
@@ -30,6 +31,7 @@ from search_spaces.space import Space
 
 Indices = NDArray[np.int32]
 
+Outcomes = tuple[dict[str, NDArray[np.float64]], NDArray[np.bool_]]
 ROWS_PER_CALL = 40_960
 """Mappings evaluated per call of `Scorer.score`, about: a tenth of a second of work."""
 
@@ -49,6 +51,7 @@ class Scorer:
         self._space = study.space()
         self._own_best: dict[str, list[float]] = {}
         mappings = max(len(a.grid) for a in self._assignments)
+        self._drawn: dict[tuple[bytes, ...], list[Outcomes]] = {}
         self.chunk = max(1, min(ROWS_PER_CALL // mappings, study.search.population // 2, 512))
         self.version = model_version()
         if study.is_portfolio:
@@ -82,14 +85,24 @@ class Scorer:
         the constraints' texts, `legality` and `joint`; see `dse.scoring.feasibility`.
         """
         rows = np.asarray(indices, np.int32)
+        return self._probabilities(self._full(indices, deployments)) if len(indices) else []
+
+    def uncertainty(self, indices: Indices, deployments: Sequence[Mapping[str, str]]) -> list[Case]:
+        """What the intervals of candidates depend on; arguments as in `feasibility`."""
+        return self._cases(self._full(indices, deployments)) if len(indices) else []
+
+    def reference_uncertainty(self) -> dict[str, Case]:
+        """The same for each of `reference_scores`, by name."""
+        return {self._reference_name: self._cases(self._reference_rows())[0]}
+
+    def _full(self, indices: Indices, deployments: Sequence[Mapping[str, str]]) -> list[Indices]:
+        """The full rows of each assignment, sampled knobs and then solved ones."""
         solved = [
             [[k.index(labels[k.name]) for k in a.spec.solved_knobs] for labels in deployments]
             for a in self._assignments
         ]
-        if not len(rows):
-            return []
         tails = [np.array(t, np.int32).reshape(len(rows), -1) for t in solved]
-        return self._probabilities([np.concatenate([rows, tail], axis=1) for tail in tails])
+        return [np.concatenate([rows, tail], axis=1) for tail in tails]
 
     def reference_feasibility(self) -> dict[str, dict[str, float]]:
         """The same for each of `reference_scores`, by name."""
@@ -116,11 +129,25 @@ class Scorer:
 
     def _probabilities(self, rows: Sequence[Indices]) -> list[dict[str, float]]:
         """From the full rows of each assignment."""
-        parts = [
-            outcomes(a.evaluator, self._study.chip_base, full)
-            for a, full in zip(self._assignments, rows, strict=True)
-        ]
-        return probabilities(parts, self._study.constraints)
+        return probabilities(self._outcomes(rows), self._study.constraints)
+
+    def _cases(self, rows: Sequence[Indices]) -> list[Case]:
+        """From the full rows of each assignment."""
+        draws = [metrics for metrics, _ in self._outcomes(rows)]
+        return cases(self._study, self._assignments, rows, draws)
+
+    def _outcomes(self, rows: Sequence[Indices]) -> list[Outcomes]:
+        """The full rows of each assignment under paired draws. Those of the front and of the known
+        chip are kept: probabilities and intervals are asked for one after the other."""
+        key = tuple(full.tobytes() for full in rows)
+        if key not in self._drawn:
+            if len(self._drawn) > 1:
+                self._drawn.clear()
+            self._drawn[key] = [
+                outcomes(a.evaluator, self._study.chip_base, full)
+                for a, full in zip(self._assignments, rows, strict=True)
+            ]
+        return self._drawn[key]
 
     def first_rows(self) -> Indices:
         """The base chip's own row where every chip and model knob has that setting, else none."""
