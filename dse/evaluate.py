@@ -25,13 +25,13 @@ from dse.scoring.solve import Solved, solve
 from dse.scoring.uncertainty import cases
 from dse.spec import SolveSpec, StudySpec
 from dse.spec.load import LIST_PRICE
+from dse.validation.evidence import Case
 from models.legality import REASONS
-from models.performance import METRICS
 from search_spaces.space import Space
 
 Indices = NDArray[np.int32]
-
 Outcomes = tuple[dict[str, NDArray[np.float64]], NDArray[np.bool_]]
+
 ROWS_PER_CALL = 40_960
 """Mappings evaluated per call of `Scorer.score`, about: a tenth of a second of work."""
 
@@ -50,8 +50,8 @@ class Scorer:
         self._assignments = [build(study, spec) for spec in study.assignments]
         self._space = study.space()
         self._own_best: dict[str, list[float]] = {}
-        mappings = max(len(a.grid) for a in self._assignments)
         self._drawn: dict[tuple[bytes, ...], list[Outcomes]] = {}
+        mappings = max(len(a.grid) for a in self._assignments)
         self.chunk = max(1, min(ROWS_PER_CALL // mappings, study.search.population // 2, 512))
         self.version = model_version()
         if study.is_portfolio:
@@ -84,7 +84,6 @@ class Scorer:
         indices: int32[n, knobs]. deployments: labels of the solved knobs, n of them. Each dict has
         the constraints' texts, `legality` and `joint`; see `dse.scoring.feasibility`.
         """
-        rows = np.asarray(indices, np.int32)
         return self._probabilities(self._full(indices, deployments)) if len(indices) else []
 
     def uncertainty(self, indices: Indices, deployments: Sequence[Mapping[str, str]]) -> list[Case]:
@@ -97,6 +96,7 @@ class Scorer:
 
     def _full(self, indices: Indices, deployments: Sequence[Mapping[str, str]]) -> list[Indices]:
         """The full rows of each assignment, sampled knobs and then solved ones."""
+        rows = np.asarray(indices, np.int32)
         solved = [
             [[k.index(labels[k.name]) for k in a.spec.solved_knobs] for labels in deployments]
             for a in self._assignments
@@ -122,7 +122,7 @@ class Scorer:
         for a in self._assignments:
             rows, solve_spec = self._all_deployments(a, row)
             result = a.evaluator(rows)
-            columns, worst = _columns(result.metrics, 1), result.worst.reshape(1, -1)
+            columns, worst = _columns(a, result.metrics, 1), result.worst.reshape(1, -1)
             best = self._choose(solve_spec, columns, worst, 0).best
             chosen.append(rows[best : best + 1])
         return chosen
@@ -198,7 +198,7 @@ class Scorer:
     ) -> list[Score]:
         """Scores of n candidates from all their mappings, `full` [n * G, all knobs]."""
         result = a.evaluator(full)
-        columns, worst = _columns(result.metrics, n), result.worst.reshape(n, -1)
+        columns, worst = _columns(a, result.metrics, n), result.worst.reshape(n, -1)
         reason = result.reason.reshape(n, -1)
         per = full.reshape(n, -1, full.shape[1])
         scores = []
@@ -355,7 +355,7 @@ class Scorer:
         for start in range(0, len(rows), self.chunk):
             piece = rows[start : start + self.chunk]
             result = a.evaluator(_product(piece, a.grid))
-            columns = _columns(result.metrics, len(piece))
+            columns = _columns(a, result.metrics, len(piece))
             worst = result.worst.reshape(len(piece), -1)
             for i in range(len(piece)):
                 solved = self._choose(a.spec.solve, columns, worst, i)
@@ -385,9 +385,11 @@ def _product(rows: Indices, grid: Indices) -> Indices:
     return np.concatenate([repeated, np.tile(grid, (len(rows), 1))], axis=1)
 
 
-def _columns(values: NDArray[np.float64], n: int) -> dict[str, NDArray[np.float64]]:
+def _columns(
+    a: Assignment, values: NDArray[np.float64], n: int
+) -> dict[str, NDArray[np.float64]]:
     """Metrics [M, n * G] as arrays [n, G] by name."""
-    return {name: values[i].reshape(n, -1) for i, name in enumerate(METRICS)}
+    return {name: values[i].reshape(n, -1) for i, name in enumerate(a.evaluator.metrics)}
 
 
 def _same(fields: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
