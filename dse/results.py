@@ -161,11 +161,13 @@ class Results:
         points = [_known_point(name, row) for name, row in self.log.known.items()]
         return [self._annotated(point) for point in points]
 
-    def point(self, subject: int | str) -> Point:
-        """A trial at its own mapping, or a known chip. Raises UserError where there is none."""
+    def point(self, subject: int | str, mapping: int | None = None) -> Point:
+        """A trial at its own mapping or a kept one, or a known chip. Raises UserError where there
+        is no such trial."""
         if isinstance(subject, str):
             return self._annotated(_known_point(subject, self.known(subject)))
-        return self._annotated(point_of(self.trial(subject)))
+        of_trial = points_of(self.trial(subject))
+        return self._annotated(of_trial[0 if mapping is None else mapping + 1])
 
     @cached_property
     def probabilities(self) -> Probabilities:
@@ -363,7 +365,7 @@ def open_results(study: str | Path, results: str | Path | None = None) -> Result
 
 def frame_of(points: Sequence[Point]) -> pd.DataFrame:
     """One row per point: number, mapping, known, feasible, p_feasible (joint), assumptions,
-    metrics, knobs, violations."""
+    metrics, knobs, violations, and the ends of intervals as `<metric>_low` and `<metric>_high`."""
     rows = [
         {
             "number": point.number,
@@ -373,6 +375,7 @@ def frame_of(points: Sequence[Point]) -> pd.DataFrame:
             "p_feasible": np.nan if point.p_feasible is None else point.p_feasible[JOINT],
             "assumptions": "; ".join(a.text for a in point.assumptions),
             **_flat(point),
+            **_ends(point),
         }
         for point in points
     ]
@@ -429,6 +432,14 @@ def _flat(point: Point) -> dict[str, Any]:
     knobs = {**point.params, **point.deployment}
     named = {f"knob_{k}" if k in point.metrics else k: v for k, v in knobs.items()}
     return {**point.metrics, **named, **point.constraints}
+
+
+def _ends(point: Point) -> dict[str, float]:
+    """Both ends of each interval."""
+    found = {}
+    for name, interval in (point.intervals or {}).items():
+        found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return found
 
 
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -42,6 +42,9 @@ def front(
     params: Annotated[
         bool, typer.Option("--params", help="Show the knobs in the table too.")
     ] = False,
+    intervals: Annotated[
+        bool, typer.Option("--intervals/--no-intervals", help="Show 80 % intervals in the table.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Print the Pareto front of STUDY, with known chips beside it."""
@@ -54,7 +57,7 @@ def front(
     if chosen is Format.table:
         if output:
             raise UserError("--output needs --format csv, parquet or json")
-        show_table(opened, points, study, with_known, params)
+        show_table(opened, points, study, with_known, params, intervals)
         return
     rows = points + (opened.known_points() if with_known else [])
     write(opened, rows, chosen, output)
@@ -96,19 +99,25 @@ def write(results: Results, points: list[Point], format: Format, output: Path | 
 
 
 def show_table(
-    results: Results, points: list[Point], study: str, known: bool, params: bool
+    results: Results,
+    points: list[Point],
+    study: str,
+    known: bool,
+    params: bool,
+    intervals: bool = True,
 ) -> None:
     """The front as a table, known chips below it in bold; what blocks when it is empty."""
     from dse import edges
     from dse.cli import tables
+    from dse.cli.intervals import evidence_lines
     from dse.notes import beyond_reticle
 
     names = _columns(results)
     knobs = _knobs(points) if params else []
-    rows = [_row(point, names, knobs) for point in points]
+    rows = [_row(point, names, knobs, intervals) for point in points]
     known_points = results.known_points() if known else []
     marked = range(len(rows), len(rows) + len(known_points))
-    rows += [_row(point, names, knobs) for point in known_points]
+    rows += [_row(point, names, knobs, intervals) for point in known_points]
     feasible = any(point.feasible for point in points)
     title = f"{results.meta['name']}: {len(points)} points of the front"
     if not points:
@@ -121,7 +130,8 @@ def show_table(
         show_blocking(results)
     dies = [p.metrics["largest_die_mm2"] for p in points if "largest_die_mm2" in p.metrics]
     at_edges = edges.lines(results.meta, results.front_points())
-    for line in [*at_edges, *beyond_reticle(dies)]:
+    evidence = evidence_lines([*points, *known_points], names) if intervals else []
+    for line in [*evidence, *at_edges, *beyond_reticle(dies)]:
         tables.console().print(line, markup=False)
     print_footer(results)
 
@@ -166,14 +176,14 @@ def _knobs(points: list[Point]) -> list[str]:
     return list({name: None for point in points for name in {**point.params, **point.deployment}})
 
 
-def _row(point: Point, names: list[str], knobs: list[str]) -> list[object]:
-    from dse.cli import tables
+def _row(point: Point, names: list[str], knobs: list[str], intervals: bool) -> list[object]:
+    from dse.cli.intervals import value_cell
 
     label = point.known or str(point.number)
     if point.mapping is not None:
         label += f" m{point.mapping}"
     values = {**point.params, **point.deployment}
-    metrics = [tables.metric(name, point.metrics.get(name)) for name in names]
+    metrics = [value_cell(point, name, intervals) for name in names]
     feasible = "yes" if point.feasible else "no"
     return [label, *metrics, feasible, p_feasible(point), *(values.get(k) for k in knobs)]
 

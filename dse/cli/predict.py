@@ -128,6 +128,7 @@ def prediction_json(c: Configuration, found: Prediction) -> dict[str, Any]:
 
 def _print(c: Configuration, found: Prediction) -> None:
     from dse.cli import tables
+    from dse.cli.intervals import evidence_text, range_text
     from dse.predict.prediction import HEADLINES
 
     console = tables.console()
@@ -135,13 +136,9 @@ def _print(c: Configuration, found: Prediction) -> None:
     rows = []
     for name in HEADLINES[c.phase]:
         interval = found.intervals.get(name)
-        between, evidence = "-", "not measured"
-        if interval is not None:
-            low, high = tables.metric(name, interval.low), tables.metric(name, interval.high)
-            between, evidence = f"{low} to {high}", interval.evidence
-            if interval.widened > 1:
-                evidence += f"; widened {interval.widened:.2g} times for the distance"
-        rows.append((name, tables.metric(name, found.metrics[name]), between, evidence))
+        evidence = evidence_text(interval) if interval else "not measured"
+        value = tables.metric(name, found.metrics[name])
+        rows.append((name, value, range_text(name, interval), evidence))
     tables.print_table(["metric", "value", "80 % interval", "evidence"], rows, title=title)
     for step in dict.fromkeys(op["phase"] for op in found.operators):
         _print_step(step, [op for op in found.operators if op["phase"] == step])

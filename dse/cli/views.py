@@ -86,6 +86,7 @@ def list_studies(results: ResultsDir = None, json: Json = False) -> None:
 def show(study: Study, trial: Subject, results: ResultsDir = None, json: Json = False) -> None:
     """One trial in full: the candidate, every metric, constraints, and why it is illegal if so."""
     from dse.cli import tables
+    from dse.cli.intervals import evidence_text, range_text
     from dse.results import open_results
 
     opened = open_results(study, results)
@@ -98,6 +99,7 @@ def show(study: Study, trial: Subject, results: ResultsDir = None, json: Json = 
     facts |= {
         "p_feasible": point.p_feasible,
         "assumptions": point.to_json()["assumptions"],
+        "intervals": point.intervals_json(),
         "beyond_fits": _beyond_fits(opened, subject),
         "notes": opened.meta.get("notes", [ANALYTICAL]),
     }
@@ -113,8 +115,15 @@ def show(study: Study, trial: Subject, results: ResultsDir = None, json: Json = 
     for key in ("explanation", "repair"):
         if facts[key]:
             tables.console().print(f"{key}: {facts[key]}", markup=False)
-    metrics = [(name, tables.metric(name, value)) for name, value in facts["metrics"].items()]
-    tables.print_table(["metric", "value"], metrics)
+    known = point.intervals or {}
+    metrics = [
+        (name, tables.metric(name, value), range_text(name, own), evidence_text(own))
+        for name, value in facts["metrics"].items()
+        for own in [known.get(name)]
+    ]
+    tables.print_table(["metric", "value", "80 % interval", "evidence"], metrics)
+    if point.intervals is None:
+        tables.console().print("intervals are computed for the front only", markup=False)
     shares = point.p_feasible or {}
     texts = [*facts["constraints"], *(text for text in shares if text not in facts["constraints"])]
     limits = [_limit(text, facts["constraints"].get(text), shares.get(text)) for text in texts]
@@ -207,6 +216,7 @@ def explain(
 ) -> None:
     """Operator by operator: time, bytes, FLOPs, what binds each one, and its share of the step."""
     from dse.cli import tables
+    from dse.cli.intervals import step_reach
     from dse.results import open_results
 
     opened = open_results(study, results)
@@ -230,10 +240,11 @@ def explain(
     title = subject if isinstance(subject, str) else f"trial {subject}"
     title += "" if mapping is None else f", mapping {mapping}"
     tables.print_table(keys, body, title=title, compact=True)
-    for phase in ("prefill", "decode"):
+    for phase in dict.fromkeys(row["phase"] for row in rows):
         total = sum(row["time_s"] for row in rows if row["phase"] == phase)
         if not several:
             line = f"one {phase} step of one pipeline stage: {tables.seconds(total)}"
+            line += step_reach(opened.point(subject, mapping), phase)
             tables.console().print(line, markup=False)
     for line in opened.meta.get("notes", [ANALYTICAL]):
         tables.console().print(line, markup=False)
