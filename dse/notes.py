@@ -14,6 +14,11 @@ ANALYTICAL = (
     "not yet calibrated against measured kernels."
 )
 
+TILE = (
+    "All numbers are of the tile rung: kernels played block by block and steps scheduled operator "
+    "by operator, of the mappings that the analytical rung ranks best."
+)
+
 _LOW, _HIGH = "_nats_low", "_nats_high"
 
 
@@ -44,17 +49,18 @@ def assumptions(knobs: Sequence[Knob]) -> list[Assumption]:
     return found
 
 
-def notes(chip: str) -> list[str]:
-    """Sentences on the model as a whole, and on the base chip where it is an unvalidated bound."""
+def notes(chip: str, fidelity: str = "analytical") -> list[str]:
+    """Sentences on the rung, and on the base chip where it is an unvalidated bound."""
     from hwmodel.presets import describe
 
     unvalidated = describe(chip)["unvalidated"]
-    return [ANALYTICAL, *([f"{chip}: {unvalidated}"] if unvalidated else [])]
+    rung = TILE if fidelity == "tile" else ANALYTICAL
+    return [rung, *([f"{chip}: {unvalidated}"] if unvalidated else [])]
 
 
-def to_meta(knobs: Sequence[Knob], chip: str) -> dict[str, Any]:
+def to_meta(knobs: Sequence[Knob], chip: str, fidelity: str = "analytical") -> dict[str, Any]:
     """What `meta.json` keeps of both."""
-    return {"assumptions": [asdict(a) for a in assumptions(knobs)], "notes": notes(chip)}
+    return {"assumptions": [asdict(a) for a in assumptions(knobs)], "notes": notes(chip, fidelity)}
 
 
 def in_force(meta: Mapping[str, Any], params: Mapping[str, str]) -> list[Assumption]:

@@ -49,7 +49,7 @@ def test_a_large_matmul_of_exact_tiles(edge: float, more: float) -> None:
     closed, tile = _both(Matmul(name="m", count=1.0, m=edge, k=edge, n=edge), IDEAL)
     assert 1.0 <= tile.seconds / float(closed.seconds) < 1.0 + more
     (played,) = tile.operators
-    assert float(closed.operators[0].mxu_s) <= played.mxu_s < 1.02 * float(closed.seconds)
+    assert float(closed.operators[0].mxu_s) <= played.mxu_s < 1.03 * float(closed.seconds)
 
 
 @pytest.mark.parametrize(
