@@ -16,15 +16,17 @@ from dse.metrics import metrics
 from dse.score import Score
 from dse.scoring import portfolio
 from dse.scoring.assignment import Assignment, build, reference_row
-from dse.scoring.batch import REASON_CODES
+from dse.scoring.batch import REASON_CODES, BatchResult
 from dse.scoring.cache import enable_compilation_cache
-from dse.scoring.explain import operator_rows
+from dse.scoring.explain import operators
 from dse.scoring.feasibility import outcomes, probabilities
 from dse.scoring.repair import nearest_legal
+from dse.scoring.shortlist import shortlist
 from dse.scoring.solve import Solved, solve
 from dse.scoring.uncertainty import cases
 from dse.spec import SolveSpec, StudySpec
-from dse.spec.load import LIST_PRICE
+from dse.spec.load import LIST_PRICES
+from dse.spec.study import TILE
 from dse.validation.evidence import Case
 from models.legality import REASONS
 from search_spaces.space import Space
@@ -38,11 +40,17 @@ ROWS_PER_CALL = 40_960
 REGRET_DESIGNS = 512
 """Designs of the seeded sweep that sets each assignment's own best for `worst_regret`."""
 
+TILE_CANDIDATES_PER_CALL = 8
+"""Candidates of one call at the tile rung, about half a second of work."""
+
+TILE_REGRET_DESIGNS = 64
+"""`REGRET_DESIGNS` at the tile rung."""
+
 _REPAIR_MAPPINGS = 8
 
 
 class Scorer:
-    """Scores candidates of one study at the analytical rung (see `dse.score.Scorer`)."""
+    """Scores candidates of one study at its fidelity (see `dse.score.Scorer`)."""
 
     def __init__(self, study: StudySpec) -> None:
         enable_compilation_cache()
@@ -53,6 +61,8 @@ class Scorer:
         self._drawn: dict[tuple[bytes, ...], list[Outcomes]] = {}
         mappings = max(len(a.grid) for a in self._assignments)
         self.chunk = max(1, min(ROWS_PER_CALL // mappings, study.search.population // 2, 512))
+        if study.fidelity == TILE:
+            self.chunk = min(self.chunk, TILE_CANDIDATES_PER_CALL)
         self.version = model_version()
         if study.is_portfolio:
             self._own_best = self._sweep_own_best()
@@ -113,7 +123,7 @@ class Scorer:
         if name != self._reference_name:
             raise KeyError(name)
         pairs = zip(self._assignments, self._reference_rows(), strict=True)
-        return [op for a, full in pairs for op in operator_rows(a.spec.name, a.evaluator, full[0])]
+        return [op for a, full in pairs for op in operators(a, full[0])]
 
     def _reference_rows(self) -> list[Indices]:
         """The full row, [1, all knobs], of the base chip as it is in each assignment."""
@@ -121,7 +131,7 @@ class Scorer:
         chosen = []
         for a in self._assignments:
             rows, solve_spec = self._all_deployments(a, row)
-            result = a.evaluator(rows)
+            rows, result = self._scored(a, rows, 1, solve_spec)
             columns, worst = _columns(a, result.metrics, 1), result.worst.reshape(1, -1)
             best = self._choose(solve_spec, columns, worst, 0).best
             chosen.append(rows[best : best + 1])
@@ -144,7 +154,7 @@ class Scorer:
             if len(self._drawn) > 1:
                 self._drawn.clear()
             self._drawn[key] = [
-                outcomes(a.evaluator, self._study.chip_base, full)
+                outcomes(a.final, self._study.chip_base, full)
                 for a, full in zip(self._assignments, rows, strict=True)
             ]
         return self._drawn[key]
@@ -171,12 +181,30 @@ class Scorer:
         for a in self._assignments:
             tail = [knob.index(deployment[knob.name]) for knob in a.spec.solved_knobs]
             full = np.concatenate([row, np.array(tail, np.int32)])
-            rows += operator_rows(a.spec.name, a.evaluator, full)
+            rows += operators(a, full)
         return rows
 
     def _score_assignment(self, a: Assignment, rows: Indices) -> list[Score]:
         full = _product(rows, a.grid)
         return self._scores(a, full, len(rows), a.spec.solve)
+
+    def _scored(
+        self, a: Assignment, full: Indices, n: int, solve_spec: SolveSpec | None
+    ) -> tuple[Indices, BatchResult]:
+        """Rows [n * G, all knobs] and their results at the study's fidelity; at the tile rung of
+        the few mappings of each of the n candidates that the analytical rung ranks best."""
+        result = a.evaluator(full)
+        if a.final is a.evaluator:
+            return full, result
+        columns, worst = _columns(a, result.metrics, n), result.worst.reshape(n, -1)
+        per = full.reshape(n, -1, full.shape[1])
+        picked = [
+            shortlist(solve_spec, {name: c[i] for name, c in columns.items()}, worst[i])
+            for i in range(n)
+        ]
+        count = max(len(p) for p in picked)  # repeated where fewer are legal
+        few = np.concatenate([per[i, np.resize(p, count)] for i, p in enumerate(picked)])
+        return few, a.final(few)
 
     def _choose(
         self,
@@ -197,7 +225,7 @@ class Scorer:
         as_it_is: bool = False,
     ) -> list[Score]:
         """Scores of n candidates from all their mappings, `full` [n * G, all knobs]."""
-        result = a.evaluator(full)
+        full, result = self._scored(a, full, n, solve_spec)
         columns, worst = _columns(a, result.metrics, n), result.worst.reshape(n, -1)
         reason = result.reason.reshape(n, -1)
         per = full.reshape(n, -1, full.shape[1])
@@ -257,7 +285,8 @@ class Scorer:
             for constraint in self._study.constraints:
                 values.setdefault(constraint.metric, float(constraint.value(values)))
         if not as_it_is and self._invents_chips:
-            values.pop(LIST_PRICE, None)
+            for metric in LIST_PRICES:
+                values.pop(metric, None)
         # A chip without a list price has no price per token; a metric that is not there is not NaN.
         return {name: value for name, value in values.items() if not np.isnan(value)}
 
@@ -336,7 +365,8 @@ class Scorer:
         return best
 
     def _ascend(self, a: Assignment, metric: str, sign: float) -> float:
-        rows = self._space.sample(REGRET_DESIGNS, self._study.search.seed)
+        designs = TILE_REGRET_DESIGNS if self._study.fidelity == TILE else REGRET_DESIGNS
+        rows = self._space.sample(designs, self._study.search.seed)
         values = self._own_values(a, rows, metric, sign)
         top = int(np.argmax(values))
         row, value = rows[top], float(values[top])
@@ -354,7 +384,7 @@ class Scorer:
         out = np.full(len(rows), -np.inf)
         for start in range(0, len(rows), self.chunk):
             piece = rows[start : start + self.chunk]
-            result = a.evaluator(_product(piece, a.grid))
+            _, result = self._scored(a, _product(piece, a.grid), len(piece), a.spec.solve)
             columns = _columns(a, result.metrics, len(piece))
             worst = result.worst.reshape(len(piece), -1)
             for i in range(len(piece)):
@@ -385,9 +415,7 @@ def _product(rows: Indices, grid: Indices) -> Indices:
     return np.concatenate([repeated, np.tile(grid, (len(rows), 1))], axis=1)
 
 
-def _columns(
-    a: Assignment, values: NDArray[np.float64], n: int
-) -> dict[str, NDArray[np.float64]]:
+def _columns(a: Assignment, values: NDArray[np.float64], n: int) -> dict[str, NDArray[np.float64]]:
     """Metrics [M, n * G] as arrays [n, G] by name."""
     return {name: values[i].reshape(n, -1) for i, name in enumerate(a.evaluator.metrics)}
 

@@ -15,6 +15,7 @@ import yaml
 class Metric:
     """One metric: `unit` of the stored number, which way is `better`, and what it belongs to.
 
+    workload: the kind of workload that has it, `any` for both.
     interval: what its interval is taken from (see `metrics.yaml`), "" where it has none.
     """
 
@@ -23,6 +24,7 @@ class Metric:
     better: Literal["higher", "lower", "either"]
     scope: Literal["chip", "assignment"]
     meaning: str
+    workload: Literal["serve", "train", "any"] = "serve"
     interval: str = ""
 
 

@@ -94,6 +94,7 @@ class FakeSpec:
     text: str = "name: fake\nsearch: {trials: 120}\nchip: {base: a}\n"
     fingerprint: str = "fingerprint-1"
     chip_base: str = "v6e"
+    fidelity: str = "analytical"
     search: Search = Search()
     assignments: tuple[Any, ...] = ()
     objectives: tuple[Goal, ...] = (

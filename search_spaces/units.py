@@ -51,6 +51,8 @@ _BASES: dict[str, tuple[str | None, float]] = {
     "users": ("user", 1.0),
     "sequence": ("sequence", 1.0),
     "sequences": ("sequence", 1.0),
+    "parameter": ("parameter", 1.0),
+    "parameters": ("parameter", 1.0),
     "%": (None, 0.01),
     "x": (None, 1.0),
     "share": (None, 1.0),
@@ -58,7 +60,7 @@ _BASES: dict[str, tuple[str | None, float]] = {
 }
 _PREFIXABLE = (
     "B", "b", "byte", "bytes", "bit", "bits", "Hz", "s", "W", "J", "FLOP", "USD", "token", "tokens",
-    "nat", "nats",
+    "nat", "nats", "parameters",
 )  # fmt: skip
 _NAMES: dict[Dimension, str] = {
     (): "a plain number",

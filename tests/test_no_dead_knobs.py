@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from dse.metrics import metrics as metric_table
-from model_cases import CHAT, Case, wide
+from model_cases import CHAT, STEP, Case, wide
 from models.performance import METRICS
+from models.training import TRAINING_METRICS
 from models.workload import Workload
 from search_spaces.catalog import entries, find
 from search_spaces.knob import SECTIONS
@@ -16,7 +19,7 @@ from search_spaces.presets import presets
 
 MODELS = ("Meta-Llama-3.1-70B", "Qwen3-235B-A22B")  # together they have what every knob needs
 LONG = Workload(prompt_tokens=40_000.0, output_tokens=1000.0)  # longer than any prefill chunk
-WORKLOADS = (CHAT, LONG)
+WORKLOADS = (CHAT, LONG, STEP)
 ROWS = 1500
 KNOBS = [(section, name) for section in SECTIONS for name in entries(section)]
 RESOURCES = [name for name, entry in entries("chip").items() if entry.resource]
@@ -52,7 +55,7 @@ def _moves(case: Case, name: str, index: int) -> bool:
     low, high = (_set(case, rows, name, i) for i in (index, index + 1))
     (before, legal_low), (after, legal_high) = case.score(low), case.score(high)
     both = (legal_low <= 0) & (legal_high <= 0)
-    return any(bool((before[m][both] != after[m][both]).any()) for m in METRICS)
+    return any(bool((before[m][both] != after[m][both]).any()) for m in before)
 
 
 def _companions(case: Case, name: str, rows: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -90,17 +93,23 @@ def test_more_of_a_resource_makes_some_metric_worse(name: str) -> None:
         assert not free.any(), case.space.labels(rows[free][0])
 
 
-def test_every_metric_is_moved_by_some_knob() -> None:
+@pytest.mark.parametrize(("workload", "names"), [(CHAT, METRICS), (STEP, TRAINING_METRICS)])
+def test_every_metric_is_moved_by_some_knob(workload: Any, names: tuple[str, ...]) -> None:
     moved = set()
     for model in MODELS:
-        case = wide(model)
+        case = wide(model, workload=workload)
         metrics, _ = case.score(case.legal_rows(2 * ROWS, 13))
         moved |= {name for name, values in metrics.items() if np.ptp(values) > 0}
-    assert moved == set(METRICS)
+    assert moved == set(names)
 
 
 def test_every_knob_of_every_preset_is_covered() -> None:
-    covered = {name for model in MODELS for name in wide(model).space.names}
+    covered = {
+        name
+        for model in MODELS
+        for workload in (CHAT, STEP)
+        for name in wide(model, workload=workload).space.names
+    }
     assert {name for preset in presets().values() for name in preset.knobs} <= covered
     assert {name for _, name in KNOBS} == covered
     for preset in presets().values():

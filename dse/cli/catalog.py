@@ -179,8 +179,8 @@ def metrics(json: Json = False) -> None:
     if json:
         tables.emit_json([asdict(metric) for metric in known().values()])
         return
-    rows = [(m.name, m.unit, m.better, m.scope, m.meaning) for m in known().values()]
-    tables.print_table(["metric", "unit", "better", "scope", "meaning"], rows)
+    rows = [(m.name, m.workload, m.unit, m.better, m.scope, m.meaning) for m in known().values()]
+    tables.print_table(["metric", "workload", "unit", "better", "scope", "meaning"], rows)
 
 
 def _range(limits: Any) -> str:

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.scoring.batch import BatchEvaluator
-from dse.scoring.fields import FIELDS, base_values
+from dse.scoring.fields import base_values, field_names
+from dse.scoring.tile import TileEvaluator
 from dse.spec import AssignmentSpec, StudySpec
 from dse.spec.mapping import mapping_grid
+from dse.spec.study import TILE
 from hwmodel import presets, theta
 from models.deployment import Deployment
 from models.variants import NEUTRAL, expand
@@ -31,13 +33,15 @@ class Assignment:
     """What scoring needs of one assignment.
 
     evaluator: scores int32 rows over `space`, the study's sampled knobs followed by the solved
-    ones; its chip and model knobs have one choice more than the study's, `AS_IT_IS`. grid: index
-    rows of the mappings to solve over, [G, solved knobs]; one empty row without `solve`.
+    ones; its chip and model knobs have one choice more than the study's, `AS_IT_IS`. final: the
+    evaluator of the study's fidelity, whose numbers are told; `evaluator` ranks mappings. grid:
+    index rows of the mappings to solve over, [G, solved knobs]; one empty row without `solve`.
     """
 
     spec: AssignmentSpec
     space: Space
     evaluator: BatchEvaluator
+    final: BatchEvaluator | TileEvaluator
     grid: NDArray[np.int32]
 
     @property
@@ -54,7 +58,7 @@ def build(study: StudySpec, spec: AssignmentSpec) -> Assignment:
         for knob in study.space().knobs
     ]
     space = Space((*knobs, *spec.solved_knobs))
-    table = FieldTable.build(space, FIELDS, base, assignment=spec.name or None)
+    table = FieldTable.build(space, field_names(base), base, assignment=spec.name or None)
     windowed = any("window_share" in knob.fields for knob in spec.model_knobs)
     evaluator = BatchEvaluator(
         table,
@@ -64,7 +68,8 @@ def build(study: StudySpec, spec: AssignmentSpec) -> Assignment:
         math.nan if spec.training_tokens is None else spec.training_tokens,
     )
     grid = mapping_grid(spec) if spec.solve else np.zeros((1, 0), np.int32)
-    return Assignment(spec, space, evaluator, np.asarray(grid, np.int32))
+    final = TileEvaluator(evaluator) if study.fidelity == TILE else evaluator
+    return Assignment(spec, space, evaluator, final, np.asarray(grid, np.int32))
 
 
 def base_fields(study: StudySpec, spec: AssignmentSpec) -> dict[str, float]:

@@ -1,4 +1,5 @@
-"""The batch form of the analytical rung: `jit(vmap(evaluate))` over knob-index rows.
+"""The batch form of the analytical rung: `jit(vmap(evaluate))` over knob-index rows, of serving or
+of training.
 
 One compilation serves every study with the same skeleton: the kinds of the model's blocks, which of
 its fields are zero, which fields knobs set, and which stay neutral. Everything else (chip, model
@@ -19,10 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.scoring.fields import FIELDS, assemble, neutral_values
+from dse.scoring.fields import Parts, assemble, field_names, neutral_values, trains
 from models.architecture import Architecture
 from models.legality import REASONS
 from models.performance import METRICS, Point, evaluate
+from models.training import TRAINING_METRICS, TrainingPoint, evaluate_training
+from models.workload import Training
 from search_spaces.fields import FieldTable
 
 CHUNK_ROWS = 4096
@@ -49,8 +52,8 @@ class Skeleton:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """`metrics` [M, n] in the order of `METRICS`; `worst` [n] is the largest violation and `reason`
-    [n] the index into `REASON_CODES` of it."""
+    """`metrics` [M, n] in the order of the evaluator's `metrics`; `worst` [n] is the largest
+    violation and `reason` [n] the index into `REASON_CODES` of it."""
 
     metrics: NDArray[np.float64]
     worst: NDArray[np.float64]
@@ -61,7 +64,7 @@ class BatchEvaluator:
     """Scores index rows of one assignment.
 
     table: knob fields of the space. architecture: released model, expanded for the transforms used.
-    base: a value for every field in `FIELDS`.
+    base: a value for every field of an assignment that serves, or of one that trains.
     """
 
     def __init__(
@@ -74,10 +77,12 @@ class BatchEvaluator:
     ) -> None:
         varying = [i for i, stride in enumerate(table.stride) if stride > 0]
         knob_fields = tuple(table.names[i] for i in varying)
-        neutral = neutral_values()
+        fields = field_names(base)
+        self.metrics = TRAINING_METRICS if trains(base) else METRICS
+        neutral = neutral_values(trains(base))
         literals = tuple(
             (name, float(base[name]))
-            for name in FIELDS
+            for name in fields
             if name not in knob_fields and name in neutral and base[name] == neutral[name]
         )
         shape, numbers = _split_architecture(architecture)
@@ -89,7 +94,7 @@ class BatchEvaluator:
             )
         }
         self._numbers = {
-            **{("base", n): base[n] for n in FIELDS if n not in knob_fields and n not in known},
+            **{("base", n): base[n] for n in fields if n not in knob_fields and n not in known},
             **{("architecture", name): value for name, value in numbers.items()},
             **{("theta", name): value for name, value in theta.items()},
             ("study", "training_tokens"): training_tokens,
@@ -106,6 +111,11 @@ class BatchEvaluator:
             numbers = np.array([float(v) for v in self._numbers.values()])
             parts = (self._column, self._offset, self._table, numbers)
             return tuple(jnp.asarray(part) for part in parts)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What compiled functions take beside the rows."""
+        return self._arguments
 
     @property
     def table(self) -> NDArray[np.float64]:
@@ -154,7 +164,7 @@ class BatchEvaluator:
             packed = np.concatenate([np.asarray(p[1]) for p in pieces])[:n]
         return BatchResult(metrics, *_unpack(packed))
 
-    def read(self, row: NDArray[np.int32], view: Callable[[Point], Any]) -> Any:
+    def read(self, row: NDArray[np.int32], view: Callable[[Any], Any]) -> Any:
         """`view` of the full result of one row, compiled: arrays in the containers it returns."""
         with jax.enable_x64(True):
             rows = np.asarray(row, np.int32)[None, :]
@@ -207,7 +217,7 @@ def _join_architecture(shape: tuple[Any, ...], numbers: Mapping[str, Any]) -> Ar
     return joined
 
 
-def _knob_values(rows: Any, column: Any, offset: Any, table: Any) -> Any:
+def gather_fields(rows: Any, column: Any, offset: Any, table: Any) -> Any:
     """Fields that knobs set, [fields, n], from index rows [n, knobs]: one gather.
 
     Fields come first so that each is contiguous over the batch.
@@ -215,22 +225,46 @@ def _knob_values(rows: Any, column: Any, offset: Any, table: Any) -> Any:
     return jnp.take(table, offset[:, None] + rows.T[column], mode="clip")  # always in bounds
 
 
-def _point(skeleton: Skeleton, knob_values: Any, numbers: Any) -> Point:
-    """Evaluate one candidate from its knob-set fields [fields] and the other numbers."""
+@dataclass(frozen=True)
+class Inputs:
+    """What `evaluate` or `evaluate_training` takes, of one candidate."""
+
+    parts: Parts
+    architecture: Architecture
+    theta: Mapping[str, Any]
+    training_tokens: Any
+
+
+def inputs(skeleton: Skeleton, knob_values: Any, numbers: Any) -> Inputs:
+    """One candidate from its knob-set fields [fields] and the other numbers."""
     groups: dict[str, dict[str, Any]] = {}
     for i, (group, name) in enumerate(skeleton.scalars):
         groups.setdefault(group, {})[name] = numbers[i]
     values = groups.get("base", {}) | dict(skeleton.literals)
     values |= {name: knob_values[i] for i, name in enumerate(skeleton.knob_fields)}
-    parts = assemble(values)
-    return evaluate(
-        parts.chip,
+    return Inputs(
+        assemble(values),
         _join_architecture(skeleton.architecture, groups["architecture"]),
-        parts.variant,
-        parts.deployment,
-        parts.workload,
         groups["theta"],
         groups["study"]["training_tokens"],
+    )
+
+
+AnyPoint = Point | TrainingPoint
+
+
+def _point(skeleton: Skeleton, knob_values: Any, numbers: Any) -> AnyPoint:
+    """Evaluate one candidate from its knob-set fields [fields] and the other numbers."""
+    i = inputs(skeleton, knob_values, numbers)
+    score = evaluate_training if isinstance(i.parts.workload, Training) else evaluate
+    return score(
+        i.parts.chip,
+        i.architecture,
+        i.parts.variant,
+        i.parts.deployment,
+        i.parts.workload,
+        i.theta,
+        i.training_tokens,
     )
 
 
@@ -261,23 +295,28 @@ def _unpack(packed: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     return steps / _RESOLUTION, (packed - steps * _CODES).astype(np.int64)
 
 
+def reduced(point: AnyPoint) -> tuple[Any, Any]:
+    """What a batch keeps of a candidate: metrics [M] and the largest violation, packed."""
+    names = METRICS if isinstance(point, Point) else TRAINING_METRICS
+    metrics = jnp.stack([jnp.asarray(point.metrics[m], jnp.float64) for m in names])
+    return metrics, _largest(point.violations)
+
+
 @functools.cache
 def _compiled(skeleton: Skeleton) -> Any:
     def single(knob_values: Any, numbers: Any) -> Any:
-        point = _point(skeleton, knob_values, numbers)
-        metrics = jnp.stack([jnp.asarray(point.metrics[m], jnp.float64) for m in METRICS])
-        return metrics, _largest(point.violations)
+        return reduced(_point(skeleton, knob_values, numbers))
 
     def batch(rows: Any, column: Any, offset: Any, table: Any, numbers: Any) -> Any:
-        values = _knob_values(rows, column, offset, table)
+        values = gather_fields(rows, column, offset, table)
         return jax.vmap(single, in_axes=(1, None), out_axes=(1, 0))(values, numbers)
 
     return jax.jit(batch, compiler_options=_COMPILER_OPTIONS)
 
 
 @functools.cache
-def _compiled_view(skeleton: Skeleton, view: Callable[[Point], Any]) -> Any:
+def _compiled_view(skeleton: Skeleton, view: Callable[[Any], Any]) -> Any:
     def viewed(rows: Any, column: Any, offset: Any, table: Any, numbers: Any) -> Any:
-        return view(_point(skeleton, _knob_values(rows, column, offset, table)[:, 0], numbers))
+        return view(_point(skeleton, gather_fields(rows, column, offset, table)[:, 0], numbers))
 
     return jax.jit(viewed)

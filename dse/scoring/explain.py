@@ -9,9 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.scoring.batch import BatchEvaluator
+from dse.scoring.assignment import Assignment
+from dse.scoring.batch import AnyPoint, BatchEvaluator
+from dse.scoring.tile import TileEvaluator
 from hwmodel.step import StepTime
-from models.performance import Point
+from hwmodel.tilesim import TileOperator, compare
+from models.training import TrainingPoint
 
 _ENGINES = {"mxu": "mxu_s", "vpu": "vpu_s", "hbm": "hbm_s", "network": "network_s"}
 _NUMBERS = (
@@ -26,6 +29,47 @@ _NUMBERS = (
 )
 
 
+def operators(a: Assignment, row: NDArray[np.int32]) -> list[dict[str, Any]]:
+    """`operator_rows` of one row at the fidelity of its study.
+
+    At the tile rung each row has `analytical_s` and `cause` too: the same operator at the
+    analytical rung, and what most of the difference comes from.
+    """
+    rows = operator_rows(a.spec.name, a.evaluator, row)
+    if not isinstance(a.final, TileEvaluator):
+        return rows
+    return [
+        _tile_row(op, own[op.name], causes[op.name], step.seconds)
+        for phase, step in a.final.operators(row).items()
+        for own in [{r["name"]: r for r in rows if r["phase"] == phase}]
+        for causes in [{d.operator: d.cause for d in compare(list(own.values()), step)}]
+        for op in step.operators
+        if op.name in own
+    ]
+
+
+def _tile_row(
+    op: TileOperator, row: Mapping[str, Any], cause: str, total_s: float
+) -> dict[str, Any]:
+    """A row of the analytical rung with the tile rung's times and traffic."""
+    engines = {engine: getattr(op, field) for engine, field in _ENGINES.items()}
+    fixed = op.fixed_s
+    if op.kind == "collective":
+        engines["network"] -= fixed
+    bound, busy = max(engines.items(), key=lambda item: item[1])
+    return {
+        **row,
+        "time_s": op.time_s,
+        "bytes": op.network_bytes if op.kind == "collective" else op.hbm_bytes,
+        "bound_by": "latency" if fixed > busy else bound,
+        "share": op.time_s / total_s,
+        **{field: engines[engine] for engine, field in _ENGINES.items()},
+        "fixed_s": fixed,
+        "analytical_s": row["time_s"],
+        "cause": cause,
+    }
+
+
 def operator_rows(
     assignment: str, evaluator: BatchEvaluator, row: NDArray[np.int32]
 ) -> list[dict[str, Any]]:
@@ -36,11 +80,13 @@ def operator_rows(
     takes longest, or "latency" where fixed costs take longer than any engine.
     """
     tables = evaluator.read(row, _tables)
-    phases = ("prefill", "decode")
+    phases = (phase for phase in ("prefill", "decode", "train") if phase in tables)
     return [op for phase in phases for op in rows_of_table(assignment, phase, tables[phase])]
 
 
-def _tables(point: Point) -> dict[str, Any]:
+def _tables(point: AnyPoint) -> dict[str, Any]:
+    if isinstance(point, TrainingPoint):
+        return {"train": step_table(point.step)}
     return {"prefill": step_table(point.prefill), "decode": step_table(point.decode)}
 
 

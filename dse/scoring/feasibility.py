@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.scoring.batch import BatchEvaluator
+from dse.scoring.tile import TileEvaluator
 from dse.spec import Constraint
 from dse.trials import JOINT, LEGALITY
 from hwmodel import presets, theta
-from models.performance import METRICS
 
 DRAWS = 64
 SEED = 0
@@ -83,7 +83,10 @@ def generation_draws(
 
 
 def outcomes(
-    evaluator: BatchEvaluator, chip: str, rows: NDArray[np.int32], count: int = DRAWS
+    evaluator: BatchEvaluator | TileEvaluator,
+    chip: str,
+    rows: NDArray[np.int32],
+    count: int = DRAWS,
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.bool_]]:
     """Metrics by name [count, n], and whether each row is legal [count, n], under every draw."""
     constants = theta.draws(count, SEED)
@@ -107,7 +110,7 @@ def outcomes(
         values.append(result.metrics)
         legal.append(result.worst <= 0)
     stacked = np.stack(values)
-    return {name: stacked[:, i] for i, name in enumerate(METRICS)}, np.stack(legal)
+    return {name: stacked[:, i] for i, name in enumerate(evaluator.metrics)}, np.stack(legal)
 
 
 def probabilities(

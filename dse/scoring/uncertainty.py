@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.scoring.assignment import Assignment, base_fields
-from dse.scoring.fields import FIELDS, assemble
+from dse.scoring.fields import assemble, field_names
 from dse.spec import StudySpec
 from dse.validation.evidence import CLASSES, Case, Ratios
 from dse.validation.features import step_features
 from models.architecture import MoE
-from models.performance import METRICS
+from models.workload import Training
 from search_spaces.fields import FieldTable
 
 Draws = Mapping[str, NDArray[np.float64]]
@@ -31,7 +31,7 @@ def cases(
     """One per candidate. rows: of each assignment, [n, all knobs]. draws: its metrics by name under
     paired draws, [draws, n] (`dse.scoring.feasibility.outcomes`)."""
     centres = [
-        dict(zip(METRICS, a.evaluator(own).metrics, strict=True))
+        dict(zip(a.evaluator.metrics, a.final(own).metrics, strict=True))
         for a, own in zip(assignments, rows, strict=True)
     ]
     parts = [_features(study, a, own) for a, own in zip(assignments, rows, strict=True)]
@@ -55,12 +55,16 @@ def cases(
 
 def _features(study: StudySpec, a: Assignment, rows: NDArray[np.int32]) -> list[dict[str, Any]]:
     """Of each row: the features by class of prediction, and whether its chip is a GPU."""
-    table = FieldTable.build(a.space, FIELDS, base_fields(study, a.spec), a.spec.name or None)
+    base = base_fields(study, a.spec)
+    table = FieldTable.build(a.space, field_names(base), base, a.spec.name or None)
     found = []
     for values in table.decode(rows):
         parts = assemble(dict(zip(table.names, map(float, values), strict=True)))
         chip, d, w = parts.chip, parts.deployment, parts.workload
-        tokens = {"prefill": w.prompt_tokens, "decode": d.batch, "serve": d.batch}
+        if isinstance(w, Training):
+            tokens = {"train": w.global_batch * w.sequence_tokens}
+        else:
+            tokens = {"prefill": w.prompt_tokens, "decode": d.batch, "serve": d.batch}
         found.append(
             {
                 name: step_features(

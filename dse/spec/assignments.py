@@ -11,9 +11,10 @@ from dse.spec.expressions import Objective, parse_constraint, parse_objective
 from dse.spec.knobs import named_in, read_knobs
 from dse.spec.problems import Problems
 from dse.spec.quality import check_training_tokens, read_assumptions, with_bands
-from dse.spec.schema import AssignmentPart, DeploymentPart, ModelPart, SolvePart, WorkloadPart
+from dse.spec.schema import AssignmentPart, DeploymentPart, ModelPart, SolvePart
 from dse.spec.study import AssignmentSpec, SolveSpec
 from dse.spec.text import Path
+from dse.spec.workloads import check_metric, check_suits, kind_of, longest_sequence, read_workload
 from search_spaces.applies import lacking
 from search_spaces.catalog import find
 from search_spaces.conditions import conditioned, dead_reason, leaves_neutral, missing_companion
@@ -25,10 +26,6 @@ from search_spaces.values import choice
 
 if TYPE_CHECKING:
     from models.architecture import Architecture
-    from models.workload import Workload
-
-MOST_TOKENS = 1e9
-"""Longest prompt or output that a workload may state; beyond it is a slip of the pen."""
 
 ASSIGNMENT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -38,20 +35,21 @@ def read_assignment(
 ) -> AssignmentSpec | None:
     """The assignment at `path`; config paths are relative to `folder`. None where its model cannot
     be read, which is recorded like every other problem."""
-    workload = _workload(part.workload, (*path, "workload"), problems)
+    workload = read_workload(part.workload, (*path, "workload"), problems)
     architecture = _architecture(part.model, (*path, "model", "config"), folder, problems)
     if architecture is None or workload is None:
         return None
-    tokens_seen = workload.prompt_tokens + workload.output_tokens
-    if 0 < architecture.max_context_tokens < tokens_seen:
+    length = longest_sequence(workload)
+    if 0 < architecture.max_context_tokens < length.tokens:
         problems.add(
-            (*path, "workload", "prompt_tokens"),
-            f"prompt and output are {tokens_seen:g} tokens, and {architecture.name} takes at most "
+            (*path, "workload", *length.path),
+            f"{length.what} {length.tokens:g} tokens, and {architecture.name} takes at most "
             f"{architecture.max_context_tokens:g} (max_position_embeddings); shorten them",
         )
-    model_knobs = _model_knobs(part.model, architecture, (*path, "model"), problems)
+    kind = kind_of(workload)
+    model_knobs = _model_knobs(part.model, architecture, kind, (*path, "model"), problems)
     sampled, fixed, solve = _deployment(
-        part.deployment, architecture, (*path, "deployment"), problems
+        part.deployment, architecture, kind, (*path, "deployment"), problems
     )
     prefix = part.name if portfolio else ""
     weight, tokens = 1.0, None
@@ -93,37 +91,11 @@ def _architecture(
     return None
 
 
-def _workload(part: WorkloadPart, path: Path, problems: Problems) -> Workload | None:
-    from models.workload import Workload
-
-    values: dict[str, float] = {}
-    for name, raw in part:
-        with problems.at((*path, name)):
-            unit = "" if name == "expert_imbalance" else "tokens"
-            number = parse_quantity(raw, unit, name)
-            least = 0 if name == "cached_prefix_tokens" else 1
-            if number < least:
-                raise SpaceError(f"{name}: {raw} is below {least}")
-            if unit == "tokens" and (number % 1 or number > MOST_TOKENS):
-                raise SpaceError(
-                    f"{name}: {raw} is not a whole number of tokens up to {MOST_TOKENS:g}"
-                )
-            values[name] = number
-    if len(values) < len(WorkloadPart.model_fields):
-        return None
-    if values["cached_prefix_tokens"] >= values["prompt_tokens"]:
-        problems.add(
-            (*path, "cached_prefix_tokens"),
-            f"{values['cached_prefix_tokens']:g} cached tokens leave nothing of a prompt of "
-            f"{values['prompt_tokens']:g}; at least its last token must be computed",
-        )
-    return Workload(**values)
-
-
 def _model_knobs(
-    part: ModelPart, architecture: Architecture, path: Path, problems: Problems
+    part: ModelPart, architecture: Architecture, kind: str, path: Path, problems: Problems
 ) -> tuple[Knob, ...]:
     knobs = read_knobs(part.knobs, "model", (*path, "knobs"), problems)
+    check_suits(knobs, "model", kind, part.knobs, (*path, "knobs"), problems)
     _check_useful(knobs, {}, architecture, part.knobs, (*path, "knobs"), problems)
     assumed = read_assumptions(part.assume, knobs, (*path, "assume"), problems)
     priced = with_bands(knobs, assumed, architecture, (*path, "knobs"), problems)
@@ -131,7 +103,7 @@ def _model_knobs(
 
 
 def _deployment(
-    part: DeploymentPart, architecture: Architecture, path: Path, problems: Problems
+    part: DeploymentPart, architecture: Architecture, kind: str, path: Path, problems: Problems
 ) -> tuple[tuple[Knob, ...], dict[str, Choice], SolveSpec | None]:
     """Sampled knobs, fixed settings and what is solved."""
     knobs = read_knobs(part.knobs, "deployment", (*path, "knobs"), problems)
@@ -146,6 +118,8 @@ def _deployment(
                 )
         knobs.pop(name, None)  # a fixed knob overrides one that a preset brings
     labels = {name: c.label for name, c in fixed.items()}
+    check_suits(knobs, "deployment", kind, part.knobs, (*path, "knobs"), problems)
+    check_suits(fixed, "deployment", kind, part.fixed, (*path, "fixed"), problems)
     _check_useful(knobs, labels, architecture, part.knobs, (*path, "knobs"), problems)
     solved = _solved_names(part.solve, knobs, (*path, "solve"), problems)
     sampled = conditioned([knob for name, knob in knobs.items() if name not in solved])
@@ -154,6 +128,7 @@ def _deployment(
         solve = _solve(
             part.solve,
             conditioned([knob for name, knob in knobs.items() if name in solved]),
+            kind,
             (*path, "solve"),
             problems,
         )
@@ -210,7 +185,7 @@ def _solved_names(
 
 
 def _solve(
-    part: SolvePart, knobs: tuple[Knob, ...], path: Path, problems: Problems
+    part: SolvePart, knobs: tuple[Knob, ...], kind: str, path: Path, problems: Problems
 ) -> SolveSpec | None:
     given = {d: m for d, m in (("maximize", part.maximize), ("minimize", part.minimize)) if m}
     objective: Objective | None = None
@@ -220,10 +195,15 @@ def _solve(
         ((direction, _),) = given.items()
         with problems.at((*path, direction)):
             objective = parse_objective(given, portfolio=False)
+            check_metric(objective.metric, kind)
     limits = []
     for position, text in enumerate(part.limits):
         with problems.at((*path, "limits", position)):
-            limits.append(parse_constraint(text))
+            limit = parse_constraint(text)
+            check_metric(limit.numerator, kind)
+            if limit.divisor is not None:
+                check_metric(limit.divisor, kind)
+            limits.append(limit)
     return SolveSpec(knobs, objective, tuple(limits)) if objective else None
 
 

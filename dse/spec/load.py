@@ -20,15 +20,20 @@ from dse.spec.knobs import read_knobs
 from dse.spec.problems import Problem, Problems, SpecError
 from dse.spec.quality import check_priced
 from dse.spec.schema import AssignmentPart, StudyPart, read
-from dse.spec.study import AssignmentSpec, SearchSpec, StudySpec
+from dse.spec.study import TILE, AssignmentSpec, SearchSpec, StudySpec
 from dse.spec.text import YamlError, parse
+from dse.spec.workloads import check_metric, kind_of
 from search_spaces.knob import Knob
 from search_spaces.nearest import nearest
 
 if TYPE_CHECKING:
     from hwmodel.chip import Chip
 
-LIST_PRICE = "usd_per_mtoken_list"
+LIST_PRICES = {
+    "usd_per_mtoken_list": "usd_per_mtoken",
+    "train_usd_per_mtoken_list": "train_usd_per_mtoken",
+}
+"""Metrics at list price, each with the modelled cost that any chip has."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 
@@ -78,9 +83,11 @@ def _build(part: StudyPart, text: str, path: FilePath, problems: Problems) -> St
     chip_knobs = read_knobs(part.chip.knobs, "chip", ("chip", "knobs"), problems)
     portfolio = part.portfolio is not None
     assignments = _assignments(part, path.parent, problems)
-    objectives = _objectives(part, portfolio, problems)
-    constraints = _constraints(part, problems)
+    kind = _kind(assignments, problems)
+    objectives = _objectives(part, portfolio, kind, problems)
+    constraints = _constraints(part, kind, problems)
     if chip is not None:
+        _check_fidelity(part.fidelity, base, chip, assignments, problems)
         _check_list_price(base, chip, chip_knobs, objectives, constraints, problems)
     check_priced(assignments, objectives, constraints, problems)
     _check_name(part.name, problems)
@@ -98,6 +105,7 @@ def _build(part: StudyPart, text: str, path: FilePath, problems: Problems) -> St
         constraints=tuple(constraints),
         search=SearchSpec(**part.search.model_dump()),
         is_portfolio=portfolio,
+        fidelity=part.fidelity,
     )
     _check_space(spec, problems)
     return spec
@@ -122,6 +130,26 @@ def _chip(name: str, problems: Problems) -> tuple[str, Chip | None]:
     return name, None
 
 
+def _check_fidelity(
+    fidelity: str, base: str, chip: Chip, assignments: list[AssignmentSpec], problems: Problems
+) -> None:
+    """The tile rung plays inference steps of chips whose matrix units stream rows."""
+    if fidelity != TILE:
+        return
+    from models.workload import Training
+
+    reasons = []
+    if chip.mxu_row_tile > 0:
+        reasons.append(f"{base}'s matrix units take fixed row tiles")
+    if any(isinstance(a.workload, Training) for a in assignments):
+        reasons.append("the workload trains")
+    for reason in reasons:
+        problems.add(
+            ("fidelity",),
+            f"the tile rung plays inference on TPUs, and {reason}; say fidelity: analytical",
+        )
+
+
 def _check_list_price(
     base: str,
     chip: Chip,
@@ -131,18 +159,19 @@ def _check_list_price(
     problems: Problems,
 ) -> None:
     """A list price exists for a chip as sold, and says nothing about others."""
-    used = [("objectives", i) for i, o in enumerate(objectives) if o.metric == LIST_PRICE]
-    used += [("constraints", i) for i, c in enumerate(constraints) if c.numerator == LIST_PRICE]
-    for path in used:
+    used = [("objectives", i, o.metric) for i, o in enumerate(objectives)]
+    used += [("constraints", i, c.numerator) for i, c in enumerate(constraints)]
+    for key, i, metric in used:
+        if metric not in LIST_PRICES:
+            continue
+        instead = f"say {LIST_PRICES[metric]}, the modelled cost"
         if math.isnan(chip.list_price_usd_per_hour):
-            problems.add(
-                path, f"{base} has no published price; say usd_per_mtoken, the modelled cost"
-            )
+            problems.add((key, i), f"{base} has no published price; {instead}")
         elif any(len(knob.choices) > 1 for knob in knobs.values()):
             problems.add(
-                path,
+                (key, i),
                 f"the list price of {base} says nothing about the other chips of this study; "
-                "say usd_per_mtoken, the modelled cost",
+                f"{instead}",
             )
 
 
@@ -185,24 +214,45 @@ def _check_names(portfolio: list[AssignmentPart], problems: Problems) -> None:
         seen.add(member.name)
 
 
-def _objectives(part: StudyPart, portfolio: bool, problems: Problems) -> list[Objective]:
+def _kind(assignments: list[AssignmentSpec], problems: Problems) -> str | None:
+    """What the study does, serve or train; None where that is not known."""
+    kinds = [kind_of(a.workload) for a in assignments]
+    if len(set(kinds)) > 1:
+        other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
+        problems.add(
+            ("portfolio", other, "workload"),
+            f"the portfolio's first member is to {kinds[0]} and this one to {kinds[other]}; they "
+            "share no metric, so make two studies of them",
+        )
+    return kinds[0] if len(set(kinds)) == 1 else None
+
+
+def _objectives(
+    part: StudyPart, portfolio: bool, kind: str | None, problems: Problems
+) -> list[Objective]:
     if not part.objectives:
         problems.add(("objectives",), "a study needs at least one objective")
     found: list[Objective] = []
     for position, raw in enumerate(part.objectives):
         with problems.at(("objectives", position)):
             objective = parse_objective(raw, portfolio)
+            if kind is not None:
+                check_metric(objective.metric, kind)
             if objective in found:
                 problems.add(("objectives", position), f"{objective.text} is listed twice")
             found.append(objective)
     return found
 
 
-def _constraints(part: StudyPart, problems: Problems) -> list[Constraint]:
+def _constraints(part: StudyPart, kind: str | None, problems: Problems) -> list[Constraint]:
     found = []
     for position, raw in enumerate(part.constraints):
         with problems.at(("constraints", position)):
-            found.append(parse_constraint(raw))
+            constraint = parse_constraint(raw)
+            for metric in (constraint.numerator, constraint.divisor):
+                if kind is not None and metric is not None:
+                    check_metric(metric, kind)
+            found.append(constraint)
     return found
 
 

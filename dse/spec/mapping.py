@@ -29,6 +29,7 @@ def mapping_grid(assignment: AssignmentSpec) -> Indices:
     from models.deployment import Deployment
 
     base = {f.name: float(f.default) for f in dataclasses.fields(Deployment)}  # type: ignore[arg-type]
+    base |= {f: 0.0 for knob in space.knobs for f in knob.fields if f not in base}  # of training
     base |= assignment.fixed_fields
     table = FieldTable.build(space, tuple(base), base)
     values = dict(zip(table.names, table.decode(rows).T, strict=True))

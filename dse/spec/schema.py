@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from dse.spec.problems import Problems
 from dse.spec.text import Document, Path
@@ -12,6 +20,7 @@ from search_spaces.nearest import suggestion
 
 Sampler = Literal["nsga2", "nsga3", "tpe", "gp", "qmc", "random"]
 SAMPLERS: tuple[str, ...] = get_args(Sampler)
+Fidelity = Literal["analytical", "tile"]
 
 
 class Part(BaseModel):
@@ -55,6 +64,36 @@ class WorkloadPart(Part):
     expert_imbalance: Any = 1
 
 
+class TrainPart(Part):
+    """`workload.train`: the shape of one optimizer step."""
+
+    sequence_tokens: Any
+    global_batch: Any
+    master_weight_bits: Any = 32
+    moment_bits: Any = 64
+    expert_imbalance: Any = 1
+
+
+class TrainingPart(Part):
+    """`workload` of a study that trains."""
+
+    train: TrainPart
+
+
+_SERVES, _TRAINS = "<serves>", "<trains>"
+
+
+def _kind_of_workload(value: Any) -> str:
+    trains = "train" in value if isinstance(value, dict) else isinstance(value, TrainingPart)
+    return _TRAINS if trains else _SERVES
+
+
+AnyWorkload = Annotated[
+    Annotated[WorkloadPart, Tag(_SERVES)] | Annotated[TrainingPart, Tag(_TRAINS)],
+    Discriminator(_kind_of_workload),
+]
+
+
 class SolvePart(Part):
     """`deployment.solve`: knobs whose best setting is computed for each chip and variant."""
 
@@ -77,7 +116,7 @@ class AssignmentPart(Part):
 
     name: str
     model: ModelPart
-    workload: WorkloadPart
+    workload: AnyWorkload
     weight: Any = 1
     deployment: DeploymentPart = DeploymentPart()
 
@@ -98,12 +137,13 @@ class StudyPart(Part):
     question: str | None = None
     chip: ChipPart
     model: ModelPart | None = None
-    workload: WorkloadPart | None = None
+    workload: AnyWorkload | None = None
     deployment: DeploymentPart = DeploymentPart()
     portfolio: list[AssignmentPart] | None = None
     objectives: list[Any]
     constraints: list[Any] = Field(default_factory=list)
     search: SearchPart = SearchPart()
+    fidelity: Fidelity = "analytical"
 
 
 def read(document: Document, problems: Problems) -> StudyPart | None:
@@ -120,17 +160,22 @@ def read(document: Document, problems: Problems) -> StudyPart | None:
 
 
 def _record(item: Any, document: Document, problems: Problems) -> None:
-    path: Path = item["loc"]
+    path: Path = tuple(key for key in item["loc"] if key not in (_SERVES, _TRAINS))
     kind = item["type"]
-    if kind == "extra_forbidden":
+    if (
+        kind == "extra_forbidden"
+        and _TRAINS in item["loc"]
+        and path[-1] in WorkloadPart.model_fields
+    ):
+        problems.add(path, f"a workload that trains has no {path[-1]}; its keys are under train")
+    elif kind == "extra_forbidden":
         keys = _keys_beside(path)
         problems.add(path, f"unknown key; {suggestion(str(path[-1]), keys)}")
     elif kind == "missing":
         problems.add(path[:-1], f"the key {path[-1]!r} is missing")
     elif kind == "literal_error":
-        problems.add(
-            path, f"{item['input']!r} is unknown; {suggestion(str(item['input']), SAMPLERS)}"
-        )
+        known = get_args(Fidelity) if path[-1] == "fidelity" else SAMPLERS
+        problems.add(path, f"{item['input']!r} is unknown; {suggestion(str(item['input']), known)}")
     elif kind in ("model_type", "model_attributes_type"):
         problems.add(path, f"{item['input']!r} should be a mapping of keys to values")
     else:
@@ -152,6 +197,7 @@ _PARTS: dict[str | int, type[Part]] = {
     "chip": ChipPart,
     "model": ModelPart,
     "workload": WorkloadPart,
+    "train": TrainPart,
     "deployment": DeploymentPart,
     "solve": SolvePart,
     "portfolio": AssignmentPart,

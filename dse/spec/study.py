@@ -16,7 +16,12 @@ from search_spaces.space import Space
 
 if TYPE_CHECKING:
     from models.architecture import Architecture
-    from models.workload import Workload
+    from models.workload import Training, Workload
+
+
+ANALYTICAL, TILE = "analytical", "tile"
+FIDELITIES = (ANALYTICAL, TILE)
+"""Rungs whose numbers a study can be scored by (docs/model.md)."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class AssignmentSpec:
     name: str
     model_ref: str
     architecture: Architecture
-    workload: Workload
+    workload: Workload | Training
     weight: float
     model_knobs: tuple[Knob, ...]
     training_tokens: float | None
@@ -83,6 +88,7 @@ class StudySpec:
     constraints: tuple[Constraint, ...]
     search: SearchSpec
     is_portfolio: bool = field(default=False)
+    fidelity: str = ANALYTICAL
 
     def space(self) -> Space:
         """The sampled space: chip, then each assignment's model and sampled deployment knobs."""
@@ -107,6 +113,8 @@ class StudySpec:
             "constraints": [_plain_constraint(c) for c in self.constraints],
             "search": [self.search.sampler, self.search.seed, self.search.population],
         }
+        if self.fidelity != ANALYTICAL:
+            content["fidelity"] = self.fidelity
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 

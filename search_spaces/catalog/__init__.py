@@ -27,7 +27,8 @@ class Entry:
     neutral: label that applies where a study does not mention the knob; None for chip knobs, whose
     base chip decides. when_not: parent knob -> its labels under which this knob changes nothing.
     companion: a knob that must be set where this one leaves its neutral setting.
-    needs: what a model must have. band: prefix of the Variant fields that hold an assumed quality
+    needs: what a model must have. workload: "serve" or "train" where the knob means something under
+    that kind of workload only. band: prefix of the Variant fields that hold an assumed quality
     band. resource: the direction, "up" or "down", in which more hardware is spent.
     """
 
@@ -47,6 +48,7 @@ class Entry:
     when_not: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companion: str | None = None
     needs: str | None = None
+    workload: str | None = None
     band: str | None = None
     resource: str | None = None
     source: str | None = None

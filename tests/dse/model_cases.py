@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from dse.scoring.batch import BatchEvaluator
 from dse.scoring.cache import enable_compilation_cache
-from dse.scoring.fields import FIELDS, base_values
+from dse.scoring.fields import base_values, field_names
 from hwmodel import presets, theta
 from models.deployment import Deployment
 from models.huggingface import load
-from models.performance import METRICS
 from models.variants import NEUTRAL, expand
-from models.workload import Workload
+from models.workload import Training, Workload
 from search_spaces import FieldTable, Knob, Space
 from search_spaces.applies import lacking
 from search_spaces.catalog import entries, find
@@ -27,6 +26,7 @@ from search_spaces.presets import presets as space_presets
 from search_spaces.values import choice, knob, neutral_choice
 
 CHAT = Workload(prompt_tokens=4000.0, output_tokens=1000.0)
+STEP = Training(sequence_tokens=4096.0, global_batch=1024.0)
 TRAINING_TOKENS = 15e12
 BANDS = {  # assumed where no published law covers a choice, as a study must
     f"{name}_nats_{end}": value
@@ -66,7 +66,7 @@ class Case:
         model: str,
         knobs: Sequence[Knob],
         chip: str = "v6e",
-        workload: Workload = CHAT,
+        workload: Workload | Training = CHAT,
         bands: Mapping[str, float] = BANDS,
     ) -> None:
         enable_compilation_cache()
@@ -79,7 +79,7 @@ class Case:
         base |= {name: value for name, value in bands.items() if name not in free}
         windowed = "window_share" in self.space.names
         self.evaluator = BatchEvaluator(
-            FieldTable.build(self.space, FIELDS, base),
+            FieldTable.build(self.space, field_names(base), base),
             expand(self.architecture, window=windowed),
             base,
             theta.central(),
@@ -89,7 +89,7 @@ class Case:
     def score(self, rows: NDArray[np.int32]) -> tuple[dict[str, NDArray[np.float64]], NDArray]:
         """Metrics by name and the worst violation of each row."""
         result = self.evaluator(rows)
-        return dict(zip(METRICS, result.metrics, strict=True)), result.worst
+        return dict(zip(self.evaluator.metrics, result.metrics, strict=True)), result.worst
 
     def legal_rows(self, n: int, seed: int) -> NDArray[np.int32]:
         """The legal ones among `n` random rows."""
@@ -117,10 +117,16 @@ def _knobs(model: str, chosen: Mapping[Section, Mapping[str, list[object]]]) -> 
 
 
 @functools.cache
-def wide(model: str, chip: str = "v6e", workload: Workload = CHAT) -> Case:
-    """Every knob of the catalog that applies to the model, with every setting of every preset."""
+def wide(model: str, chip: str = "v6e", workload: Workload | Training = CHAT) -> Case:
+    """Every knob of the catalog that applies to the model and the kind of workload, with every
+    setting of every preset."""
+    kind = "train" if isinstance(workload, Training) else "serve"
     chosen = {
-        section: {name: choices_of(name, section) for name in entries(section)}
+        section: {
+            name: choices_of(name, section)
+            for name, entry in entries(section).items()
+            if entry.workload in (None, kind)
+        }
         for section in SECTIONS
     }
     return Case(model, _knobs(model, chosen), chip, workload)
@@ -128,4 +134,4 @@ def wide(model: str, chip: str = "v6e", workload: Workload = CHAT) -> Case:
 
 def nan_allowed(metric: str, case: Case) -> bool:
     """A chip without a published price has no price per token."""
-    return metric == "usd_per_mtoken_list" and math.isnan(case.chip.list_price_usd_per_hour)
+    return metric.endswith("usd_per_mtoken_list") and math.isnan(case.chip.list_price_usd_per_hour)

@@ -13,14 +13,18 @@ from search_spaces.units import parse_unit
 
 def test_metrics_are_those_of_the_model() -> None:
     from models.performance import METRICS
+    from models.training import TRAINING_METRICS
 
-    assert set(metrics()) == set(METRICS)
+    for kind, names in (("serve", METRICS), ("train", TRAINING_METRICS)):
+        own = {m.name for m in metrics().values() if m.workload in ("any", kind)}
+        assert own == set(names)
 
 
 @pytest.mark.parametrize("metric", metrics().values(), ids=lambda m: m.name)
 def test_metric_units_are_known(metric) -> None:  # type: ignore[no-untyped-def]
     assert metric.better in ("higher", "lower", "either")
     assert metric.scope in ("chip", "assignment")
+    assert metric.workload in ("serve", "train", "any")
     assert parse_unit(metric.unit) is not None
 
 

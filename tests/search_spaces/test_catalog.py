@@ -9,6 +9,7 @@ import pytest
 from hwmodel.chip import CHIP_FIELDS
 from models.deployment import Deployment
 from models.variants import Variant
+from models.workload import Training
 from search_spaces.catalog import Entry, entries, find
 from search_spaces.errors import SpaceError
 from search_spaces.hbm import generations
@@ -20,6 +21,12 @@ FIELDS = {
     "model": {f.name for f in dataclasses.fields(Variant)},
     "deployment": {f.name for f in dataclasses.fields(Deployment)},
 }
+STEP = Training(sequence_tokens=8192.0, global_batch=512.0)
+STATED = {  # by a study's workload, not by a knob
+    *("sequence_tokens", "global_batch", "master_weight_bits", "moment_bits"),
+    *("causal", "expert_imbalance"),
+}
+TRAINING = {f.name for f in dataclasses.fields(Training)} - STATED
 ALL = [entry for section in SECTIONS for entry in entries(section).values()]
 
 
@@ -27,14 +34,20 @@ ALL = [entry for section in SECTIONS for entry in entries(section).values()]
 def test_defaults_set_known_fields(entry: Entry) -> None:
     built = knob(entry, entry.default)
     assert len(built.choices) > 1
-    assert set(built.fields) <= FIELDS[entry.section]
+    assert set(built.fields) <= _fields(entry)
     assert entry.meaning
     assert entry.kind != "linear" or entry.range is not None
 
 
+def _fields(entry: Entry) -> set[str]:
+    return TRAINING if entry.workload == "train" else FIELDS[entry.section]
+
+
 @pytest.mark.parametrize("entry", [e for e in ALL if e.section != "chip"], ids=lambda e: e.name)
 def test_neutral_is_the_default_of_the_field(entry: Entry) -> None:
-    default = Deployment() if entry.section == "deployment" else Variant()
+    default: object = Deployment() if entry.section == "deployment" else Variant()
+    if entry.workload == "train":
+        default = STEP
     for field, value in neutral_choice(entry).fields.items():
         assert value == getattr(default, field), field
 
@@ -57,7 +70,8 @@ def test_no_field_is_set_by_two_knobs(section: str) -> None:
 def test_every_variant_and_deployment_field_has_a_knob() -> None:
     for section in ("model", "deployment"):
         covered = {f for e in entries(section).values() for f in knob(e, e.default).fields}
-        assert {f for f in FIELDS[section] if "_nats_" not in f} == covered
+        wanted = {f for f in FIELDS[section] if "_nats_" not in f}
+        assert wanted | (TRAINING if section == "deployment" else set()) == covered
 
 
 def test_chip_knobs_of_the_brief() -> None:
