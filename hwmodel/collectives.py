@@ -22,10 +22,11 @@ from hwmodel.chip import Chip
 from hwmodel.ops import Collective
 from hwmodel.rows import over_rows
 from hwmodel.theta import Theta
+from hwmodel.thread_block_collectives import collective
 from hwmodel.whole import divides
 
 Number = Any
-Pattern = Literal["gather", "exchange", "send"]
+Pattern = Literal["gather", "exchange", "send", "sum"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,9 @@ class Fabric:
     fixed_s: Number
     switched: Number
     domain_chips: Number
+    row_tile: Number = 0.0
+    protocols: Theta | None = None
+    """theta, where thread blocks may drive the collectives of a switched network; else None."""
 
 
 def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
@@ -53,6 +57,7 @@ def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
     for side in torus:
         starts.append(starts[-1] * side)
     link = chip.ici_bandwidth_bytes_per_s * achieved / (2 * chip.ici_torus_ndims)
+    tiled = not (_is_zero(chip.mxu_row_tile) or _is_zero(chip.ici_switched))
     return Fabric(
         starts=tuple(starts),
         starts_inverse=tuple(1 / s for s in starts),
@@ -65,7 +70,13 @@ def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
         fixed_s=theta["collective_fixed_s"],
         switched=chip.ici_switched,
         domain_chips=chip.ici_max_chips,
+        row_tile=chip.mxu_row_tile,
+        protocols=theta if tiled else None,
     )
+
+
+def _is_zero(value: Number) -> bool:
+    return isinstance(value, int | float) and value == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,8 +248,11 @@ def traffic(op: Collective) -> tuple[Number, Number]:
     return op.payload_bytes * passes, passes
 
 
-def pattern(op: Collective) -> Pattern:
-    """The way a collective uses its axis, which decides its cost per byte."""
+def pattern(op: Collective, fabric: Fabric | None = None) -> Pattern:
+    """The way a collective uses its axis, which decides its cost per byte; only protocols of
+    thread blocks know an all-reduce ("sum") from its two halves."""
+    if fabric is not None and fabric.protocols is not None and op.kind == "all_reduce":
+        return "sum"
     if op.kind == "all_to_all":
         return "exchange"
     return "send" if op.kind == "permute" else "gather"
@@ -253,10 +267,39 @@ def traffic_cost(
         "exchange": (a.exchange_s_per_byte, a.exchange_ici_share, a.exchange_dcn_share),
         "send": (a.send_s_per_byte, a.send_ici_share, a.send_dcn_share),
         "gather": (a.gather_s_per_byte, a.gather_ici_share, a.gather_dcn_share),
-    }[pattern]
+    }["gather" if pattern == "sum" else pattern]
+    transfer_s = volume_bytes * per_byte[0]
+    latency_s = passes * (a.send_latency_s if pattern == "send" else a.latency_s)
+    if a.fabric.protocols is not None:
+        driven = _driven(a, pattern, volume_bytes, passes, per_byte[2])
+        blocks = (a.fabric.row_tile > 0) & (a.fabric.switched > 0)
+        transfer_s = jnp.where(blocks, driven[0], transfer_s)
+        latency_s = jnp.where(blocks, driven[1], latency_s)
     return {
-        "transfer_s": volume_bytes * per_byte[0],
-        "latency_s": passes * (a.send_latency_s if pattern == "send" else a.latency_s),
+        "transfer_s": transfer_s,
+        "latency_s": latency_s,
         "ici_bytes": volume_bytes * per_byte[1],
         "dcn_bytes": volume_bytes * per_byte[2],
     }
+
+
+def _driven(
+    a: Axis, pattern: Pattern, volume_bytes: Number, passes: Number, dcn_share: Number
+) -> tuple[Number, Number]:
+    """Transfer and latency seconds where thread blocks drive a switched network: every execution
+    moves the mean payload; what leaves the domain crosses DCN as on other chips."""
+    f = a.fabric
+    assert f.protocols is not None
+    ranks = a.ici_size
+    payload = volume_bytes / jnp.where(passes > 0, passes, 1.0)
+    executions = passes * jnp.where(ranks > 1, 0.5 if pattern == "sum" else 1.0, 0.0)
+    if pattern == "send":
+        executions = passes * a.send_ici_share
+    injection = 1 / (f.injection_s_per_byte * f.protocols["collective_bandwidth_fraction"])
+    done = collective(f.protocols, pattern, ranks, payload, injection, f.hop_latency_s)
+    dcn_s = volume_bytes * dcn_share * f.dcn_s_per_byte
+    dcn_latency_s = passes * jnp.where(a.per_dcn < 1, f.dcn_latency_s, 0.0)
+    return (
+        executions * done["transfer_s"] + dcn_s,
+        executions * done["latency_s"] + dcn_latency_s,
+    )

@@ -84,6 +84,11 @@ class Attention:
     indexer)."""
     extra_hbm_bytes: Number = 0.0
     """Traffic of one execution, all groups, beside reading the cache: new entries are written."""
+    query_tokens: Number = 0.0
+    """New tokens per sequence among the `rows`; 0: one decoded token. Only thread blocks (GPU) run
+    the two differently."""
+    window: Number = 0.0
+    """Tokens that a query sees at most; 0: all."""
     makes: Makes = ""
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from hwmodel.chip import Chip
 from hwmodel.ops import FP8, INT4, INT8, Numerics
 from hwmodel.theta import Theta
+from hwmodel.thread_blocks import BlockRates, block_rates
 from hwmodel.whole import ceil_div
 
 Number = Any
@@ -34,6 +35,7 @@ class Rates:
     mxu_rows_inverse: Number
     mxu_cols_inverse: Number
     row_tile: Number  # 0 = rows stream freely
+    blocks: BlockRates | None  # None: no chip of the study has thread blocks
 
 
 def rates(chip: Chip, theta: Theta) -> Rates:
@@ -59,6 +61,7 @@ def rates(chip: Chip, theta: Theta) -> Rates:
         mxu_rows_inverse=1 / chip.mxu_rows,
         mxu_cols_inverse=1 / chip.mxu_cols,
         row_tile=chip.mxu_row_tile,
+        blocks=block_rates(chip),
     )
 
 

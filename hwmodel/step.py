@@ -34,6 +34,7 @@ from hwmodel.power import Activity, dynamic_energy_j
 from hwmodel.rates import MxuFormat, Rates, mxu_format, rates
 from hwmodel.rows import Row, hold, one_by_one, over_rows
 from hwmodel.theta import Theta
+from hwmodel.thread_block_step import blocked
 
 Number = Any
 
@@ -95,7 +96,7 @@ def time_steps(
     vectors = [op for op in flat if isinstance(op, Vector)]
     timed |= _compute(r, theta, dense, vectors, _vector, one_by_one)
     costs = {
-        id(op): traffic_cost(axes[op.axis], pattern(op), *traffic(op))
+        id(op): traffic_cost(axes[op.axis], pattern(op, axes[op.axis].fabric), *traffic(op))
         for op in flat
         if isinstance(op, Collective)
     }
@@ -142,12 +143,14 @@ def _compute(
     """Time all compute operators of one kind and format with the same equations, row by row."""
     # Matmuls of serving have no traffic beside the operands: left out, it costs nothing.
     extra = any(not _is_zero(getattr(op, "extra_hbm_bytes", 0.0)) for op in ops)
-    unused = () if extra else ("extra_hbm_bytes",)
+    unused: tuple[str, ...] = () if extra else ("extra_hbm_bytes",)
+    if r.blocks is None:
+        unused = (*unused, "resident_groups", "query_tokens", "window")
     rows = [
         {
             f.name: getattr(op, f.name)
             for f in dataclasses.fields(op)
-            if f.name not in ("name", "numerics", "resident_groups", "makes", *unused)
+            if f.name not in ("name", "numerics", "makes", *unused)
         }
         for op in ops
     ]
@@ -156,7 +159,8 @@ def _compute(
         work = equations(r, theta, fmt, row)
         if "extra_hbm_bytes" in row:
             work["hbm_bytes"] = work["hbm_bytes"] + row["extra_hbm_bytes"]
-        return _engines(r, theta, row["count"], work)
+        done = _engines(r, theta, row["count"], work)
+        return blocked(r, theta, fmt, row, work, done) if equations in _BLOCKED else done
 
     results = apply(timed, rows)
     return {
@@ -233,6 +237,10 @@ def _attention(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Num
     }
 
 
+_BLOCKED = (_matmul, _attention)
+"""What chips with thread blocks time by equations of their own."""
+
+
 def _attention_backward(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Number]:
     """The five products in terms of forward passes: one of the same widths (scores, V gradient),
     one with the widths exchanged (probability gradient, K gradient), half of one of query width
@@ -285,7 +293,8 @@ def _network_sums(
     for i, step in enumerate(steps):
         for op in step:
             if isinstance(op, Collective):
-                grouped.setdefault((i, op.axis, pattern(op), op.hides), []).append(op)
+                way = pattern(op, axes[op.axis].fabric)
+                grouped.setdefault((i, op.axis, way, op.hides), []).append(op)
     volumes = [sum(traffic(op)[0] for op in ops) for ops in grouped.values()]
     passes = [sum(traffic(op)[1] for op in ops) for ops in grouped.values()]
     held = hold((*volumes, *passes))

@@ -200,6 +200,7 @@ def _indexer(
             kv_bytes=length * m.index_head_dim * s.kv_bits / 8,
             softmax=0.0,
             extra_hbm_bytes=_cache_write_bytes(s, p.projection_tokens, m.index_head_dim),
+            query_tokens=_new_tokens(p),
         ),
     ]
 
@@ -334,6 +335,8 @@ def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
         kv_bytes=kv_bytes,
         kv_elements_converted=jnp.where(s.kv_bits < 16, length * width, 0.0),
         extra_hbm_bytes=_cache_write_bytes(s, _new_entries(s, a), kv_heads * width),
+        query_tokens=_new_tokens(p),
+        window=a.window,
     )
     return [
         op,
@@ -346,6 +349,11 @@ def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
             heads * a.v_head_dim,
         ),
     ]
+
+
+def _new_tokens(p: Phase) -> Number:
+    """New tokens per sequence of a prefill step, 0 in decode."""
+    return 0.0 if p.decode else p.query_tokens
 
 
 def _gathered_tokens(p: Phase, a: Attention) -> Number:
@@ -463,6 +471,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
                 v_width=a.v_head_dim,
                 kv_bytes=length * (qk + a.v_head_dim) * 2,
                 extra_hbm_bytes=written,
+                query_tokens=p.query_tokens,
             ),
         ]
     ops += [
@@ -537,6 +546,7 @@ def _recurrent(s: Shared, r: Recurrent, suffix: str) -> list[Operator]:
                 qk_width=r.key_dim,
                 v_width=r.value_dim,
                 kv_bytes=0.0,
+                query_tokens=rows,
             ),
             Matmul(
                 name=f"between-chunk recurrence{suffix}",

@@ -184,14 +184,31 @@ def test_an_axis_that_does_not_tile_the_torus_is_marked(
     assert float(_axis(V6E, torus, start, size).untiled) == (0.0 if fits else 1.0)
 
 
-def test_a_switch_gives_full_injection_bandwidth_whatever_the_order() -> None:
-    injection = 18 * 25e9 * ACHIEVED
+def test_a_switch_gives_the_bandwidth_of_a_protocol_whatever_the_order() -> None:
+    """Driven by thread blocks: the share of the bulk protocol once the payload is large."""
+    injection = 18 * 25e9 * THETA["block_collective_bandwidth_bulk"]
+    large = 64 * BYTES
     for start, size in ((1, 8), (2, 4), (1, 2)):
-        cost = _cost(_axis(H100, (8, 1, 1), start, size), "all_gather")
-        assert cost["transfer_s"] == pytest.approx(BYTES * (size - 1) / size / injection)
+        cost = _cost(_axis(H100, (8, 1, 1), start, size), "all_gather", large)
+        assert cost["transfer_s"] == pytest.approx(large * (size - 1) / size / injection)
         assert cost["dcn_bytes"] == 0
-    exchange = _cost(_axis(H100, (8, 1, 1), 1, 8), "all_to_all")
-    assert exchange["transfer_s"] == pytest.approx(BYTES / injection)
+    exchange = _cost(_axis(H100, (8, 1, 1), 1, 8), "all_to_all", large)
+    assert exchange["transfer_s"] == pytest.approx(large * 7 / 8 / injection)
+
+
+def test_thread_blocks_start_an_all_reduce_once() -> None:
+    axis = _axis(H100, (8, 1, 1), 1, 8)
+    op = Collective(name="a", count=3.0, kind="all_reduce", axis="a", payload_bytes=1024.0)
+    assert pattern(op) == "gather" and pattern(op, axis.fabric) == "sum"
+    cost = traffic_cost(axis, pattern(op, axis.fabric), *traffic(op))
+    hops = THETA["block_collective_start_hops"] + 14 * THETA["block_collective_step_hops"]
+    assert float(cost["latency_s"]) == pytest.approx(3 * hops * H100.ici_hop_latency_s)
+    assert pattern(op, _axis(V6E, (4, 4, 1), 1, 4).fabric) == "gather"
+
+
+def test_one_gpu_needs_no_collective() -> None:
+    cost = _cost(_axis(H100, (8, 1, 1), 1, 1), "all_reduce")
+    assert cost["transfer_s"] == cost["latency_s"] == 0
 
 
 def test_beyond_the_switched_domain_there_is_dcn() -> None:
@@ -201,7 +218,8 @@ def test_beyond_the_switched_domain_there_is_dcn() -> None:
     assert (cost["ici_bytes"], cost["dcn_bytes"]) == (BYTES * 7 / 8, BYTES / 8 * 3 / 4)
     outer = _cost(_axis(H100, (8, 1, 1), 8, 4), "all_gather")
     assert (outer["ici_bytes"], outer["dcn_bytes"]) == (0, BYTES * 3 / 4)
-    assert outer["transfer_s"] == pytest.approx(BYTES * 3 / 4 / H100.dcn_bandwidth_bytes_per_s)
+    slower = _cost(_axis(H100, (8, 1, 1), 8, 2), "all_gather")
+    assert outer["transfer_s"] == pytest.approx(slower["transfer_s"] * 3 / 2)
 
 
 def test_faster_links_and_shorter_hops_never_hurt() -> None:
