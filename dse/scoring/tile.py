@@ -36,8 +36,8 @@ from hwmodel.tilesim.table import Tables, tabulate
 from models.lowering.model import stage_layer_share
 from models.performance import place, point
 
-TILE_ROWS = 32
-"""Rows of every compiled call, padded."""
+TILE_ROWS = 16
+"""Rows of every compiled call, padded: the arrays of their play fit a core's cache."""
 
 Factors = NDArray[np.float64]
 """[n, 4]: tile over analytical, of prefill and decode seconds, then of their HBM bytes."""

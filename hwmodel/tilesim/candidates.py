@@ -1,4 +1,4 @@
-"""Block shapes worth trying: multiples of the 128-lane tile, up to whole dimensions.
+"""Block shapes worth trying: powers of two from the largest hardware tile up to whole dimensions.
 
 A candidate is (rows, depth, columns, groups per step, rows outermost). Sizes are clipped to the
 problem and raised to the matrix unit's own tile afterwards, so one table serves every shape.
@@ -16,8 +16,8 @@ from hwmodel.tilesim.pipeline import Array
 WHOLE = 2.0**40
 """A block of the whole dimension, whatever its size."""
 
-_ROWS = (128.0, 256.0, 512.0, 1024.0, 2048.0, WHOLE)
-_DEPTHS = (256.0, 512.0, 1024.0, 2048.0, WHOLE)
+_ROWS = (256.0, 512.0, 1024.0, 2048.0, WHOLE)
+_DEPTHS = (512.0, 1024.0, 2048.0, WHOLE)
 _COLUMNS = (256.0, 512.0, 1024.0, 2048.0, 4096.0, WHOLE)
 _CACHE = (256.0, 512.0, 1024.0, 2048.0, 4096.0, WHOLE)
 _TOGETHER = (2.0, 4.0, 8.0, 16.0, 32.0)
