@@ -93,7 +93,7 @@ def _print(found: Report) -> None:
     from dse.validation.text import line_cells, set_cells
 
     headers = ["source", "chip", "kind", "n", "skipped", "median", "p90", "bias"]
-    headers += ["rank", "roofline's", "in 80 % interval", "half-width"]
+    headers += ["rank", "peak share / roofline's", "in 80 % interval", "half-width"]
     by_source = [one for one in found.sets if one.source]
     pooled = [one for one in found.sets if not one.source]
     tables.print_table(headers, map(set_cells, by_source), title="Per source, chip and kind")
@@ -108,7 +108,8 @@ def _print(found: Report) -> None:
         tables.print_table(["skipped row", "kind", "chip", "why"], rows)
     notes = (
         "median, p90: of |predicted / measured - 1|; bias: median of predicted / measured - 1; "
-        "rank: Spearman correlation of achieved over roofline, 8 rows or more of one chip.",
+        "rank: Spearman correlation of efficiency, achieved over plain roofline, of 8 rows or more "
+        "of one chip; peak share: the same of achieved over peak, which a roofline can order too.",
         "[90 %]: bootstrap over groups (source, chip, model). Coverage and half-width: rows never "
         "fitted.",
     )

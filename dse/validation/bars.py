@@ -148,7 +148,10 @@ def _rank_lines(records: Sequence[Record]) -> list[Line]:
         if len(rows) < statistics.MIN_RANKED:
             continue
         found = statistics.efficiency_rank(rows)
-        plain = statistics.efficiency_rank(rows, roofline=True).value
+        own, plain = (
+            statistics.peak_rank(rows).value,
+            statistics.peak_rank(rows, roofline=True).value,
+        )
         lines.append(
             Line(
                 name="rank",
@@ -159,10 +162,17 @@ def _rank_lines(records: Sequence[Record]) -> list[Line]:
                 groups=_groups(rows),
                 figure=found,
                 met=None if found.value is None else found.value >= RANK_LIMIT,
-                beside="roofline " + ("has no order" if plain is None else f"{plain:.2f}"),
+                beside=_by_peak(own, plain),
             )
         )
     return lines
+
+
+def _by_peak(own: float | None, plain: float | None) -> str:
+    if plain is None:
+        return "roofline has no order"
+    text = "-" if own is None else f"{own:.2f}"
+    return f"of the share of the peak: {text}, roofline {plain:.2f}"
 
 
 def _interval_lines(records: Sequence[Record], unfitted: bool) -> list[Line]:

@@ -57,7 +57,9 @@ def report(records: Sequence[Record], lines: Sequence[Line], *, unfitted: bool =
             summary = statistics.summarise(rows, unfitted=unfitted)
             if not tpu:  # efficiency is ranked within one chip
                 none = statistics.NONE
-                summary = dataclasses.replace(summary, rank=none, rank_roofline=none)
+                summary = dataclasses.replace(
+                    summary, rank=none, rank_peak=none, rank_roofline=none
+                )
             sets.append(Set(source, tpu, kind, skipped, summary))
     return Report(tuple(records), tuple(sets), tuple(lines))
 

@@ -46,9 +46,10 @@ class Summary:
     """The figures of one set of records.
 
     n, groups: predicted rows and their groups. median, p90: of |predicted / measured - 1|. bias:
-    median of predicted / measured - 1. rank, rank_roofline: see `efficiency_rank`. coverage: share
-    of the n_covered never-fitted rows with an interval whose measurement lies inside. width: median
-    half-width of those intervals over the prediction; width_ratio: over their median error.
+    median of predicted / measured - 1. rank: see `efficiency_rank`; rank_peak, rank_roofline: see
+    `peak_rank`, of the model and of the plain roofline. coverage: share of the n_covered
+    never-fitted rows with an interval whose measurement lies inside. width: median half-width of
+    those intervals over the prediction; width_ratio: over their median error.
     """
 
     n: int
@@ -57,6 +58,7 @@ class Summary:
     p90: Figure = NONE
     bias: Figure = NONE
     rank: Figure = NONE
+    rank_peak: Figure = NONE
     rank_roofline: Figure = NONE
     coverage: Figure = NONE
     n_covered: int = 0
@@ -83,7 +85,8 @@ def summarise(records: Sequence[Record], *, unfitted: bool = False) -> Summary:
         p90=figure(rows, quantile(abs(ratio - 1), 0.9)),
         bias=figure(rows, quantile(ratio - 1, 0.5)),
         rank=efficiency_rank(rows),
-        rank_roofline=efficiency_rank(rows, roofline=True),
+        rank_peak=peak_rank(rows),
+        rank_roofline=peak_rank(rows, roofline=True),
         n_covered=len(fresh),
         **_interval_figures(fresh),
     )
@@ -135,24 +138,35 @@ def covered(record: Record) -> bool:
     return record.low <= record.measured <= record.high
 
 
-def efficiency_rank(rows: Sequence[Record], *, roofline: bool = False) -> Figure:
-    """Spearman correlation of what is predicted and measured, over rows of one kind and chip.
+def efficiency_rank(rows: Sequence[Record]) -> Figure:
+    """Spearman correlation of predicted and measured efficiency, achieved over plain roofline, over
+    rows of one kind and chip: how well the model orders what a roofline cannot see.
 
-    The model is judged by efficiency, achieved over roofline: how well it orders what a roofline
-    cannot see. A roofline predicts efficiency 1 for every row, which has no order, so it is judged
-    by the easier question of the share of the chip's peak (achieved over `Record.peak`), where its
-    bytes and its FLOPs do order rows. Both are NONE with fewer than MIN_RANKED rows that state what
-    is needed, and where either side is constant.
+    NONE with fewer than MIN_RANKED rows that state a roofline, and where either side is constant.
     """
-    base = "peak" if roofline else "roofline"
-    told = [r for r in rows if r.roofline and (not roofline or r.peak)]
-    if len(told) < MIN_RANKED:
+    return _rank([r for r in rows if r.roofline], "roofline", "predicted")
+
+
+def peak_rank(rows: Sequence[Record], *, roofline: bool = False) -> Figure:
+    """The same of the share of the chip's peak, achieved over `Record.peak`, for the model or for
+    the plain roofline.
+
+    A roofline predicts efficiency 1 for every row, which has no order, so it cannot be judged by
+    efficiency. Of the share of the peak it has an opinion: FLOPs and bytes order the rows. Both are
+    judged by it, so that the roofline's figure has one of the model's to be compared with.
+    """
+    told = [r for r in rows if r.roofline and r.peak]
+    return _rank(told, "peak", "roofline" if roofline else "predicted")
+
+
+def _rank(rows: Sequence[Record], base: str, guess: str) -> Figure:
+    if len(rows) < MIN_RANKED:
         return NONE
-    bases = np.array([getattr(r, base) for r in told])
-    guesses = np.array([r.roofline if roofline else r.predicted for r in told])
-    rates = np.array([r.higher_is_better for r in told])
-    measured = np.array([r.measured for r in told])
-    return figure(told, spearman(_share(bases, guesses, rates), _share(bases, measured, rates)))
+    bases = np.array([getattr(r, base) for r in rows])
+    guesses = np.array([getattr(r, guess) for r in rows])
+    rates = np.array([r.higher_is_better for r in rows])
+    measured = np.array([r.measured for r in rows])
+    return figure(rows, spearman(_share(bases, guesses, rates), _share(bases, measured, rates)))
 
 
 def _share(base: Array, value: Array, rates: NDArray[np.bool_]) -> Array:
@@ -234,11 +248,10 @@ def spearman(a: Array, b: Array) -> Statistic:
 
 def _ranks(values: Array, weights: Array) -> Array:
     """Mean rank of each row [draws, n] when rows repeat as often as their weight says."""
-    _, of_row = np.unique(values, return_inverse=True)
-    width = int(of_row.max()) + 1
-    per_value = np.zeros((len(weights), width))
-    for row, column in enumerate(of_row):
-        per_value[:, column] += weights[:, row]
+    _, first, of_row = np.unique(np.sort(values), return_index=True, return_inverse=True)
+    order = np.argsort(values)
+    per_value = np.add.reduceat(weights[:, order], first, axis=1)
     below = np.cumsum(per_value, axis=1) - per_value
-    ranks: Array = (below + (per_value + 1) / 2)[:, of_row]
+    ranks = np.empty_like(weights)
+    ranks[:, order] = (below + (per_value + 1) / 2)[:, of_row]
     return ranks

@@ -13,7 +13,7 @@ _PERCENT = ("median", "p90", "worst", "coverage")
 
 
 def set_cells(one: Set, *, whole_source: bool = False) -> list[Any]:
-    """Source, chip, kind, n, skipped, median, p90, bias, both ranks, coverage, half-width."""
+    """Source, chip, kind, n, skipped, median, p90, bias, ranks, coverage, half-width."""
     s = one.summary
     cover = s.coverage.value
     source = one.source if whole_source else short(one.source)
@@ -27,7 +27,7 @@ def set_cells(one: Set, *, whole_source: bool = False) -> list[Any]:
         percent(s.p90.value),
         percent(s.bias.value, sign=True),
         number(s.rank.value),
-        number(s.rank_roofline.value),
+        f"{number(s.rank_peak.value)} / {number(s.rank_roofline.value)}",
         "-" if cover is None else f"{cover:.0%} of {s.n_covered}",
         percent(s.width.value),
     ]
