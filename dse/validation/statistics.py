@@ -7,6 +7,7 @@ share the error of one measurement set-up: whole groups are resampled.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -84,7 +85,7 @@ def summarise(records: Sequence[Record], *, unfitted: bool = False) -> Summary:
         median=figure(rows, quantile(abs(ratio - 1), 0.5)),
         p90=figure(rows, quantile(abs(ratio - 1), 0.9)),
         bias=figure(rows, quantile(ratio - 1, 0.5)),
-        rank=efficiency_rank(rows),
+        rank=efficiency_rank(rows, bootstrap=False),
         rank_peak=peak_rank(rows),
         rank_roofline=peak_rank(rows, roofline=True),
         n_covered=len(fresh),
@@ -138,13 +139,13 @@ def covered(record: Record) -> bool:
     return record.low <= record.measured <= record.high
 
 
-def efficiency_rank(rows: Sequence[Record]) -> Figure:
+def efficiency_rank(rows: Sequence[Record], *, bootstrap: bool = True) -> Figure:
     """Spearman correlation of predicted and measured efficiency, achieved over plain roofline, over
     rows of one kind and chip: how well the model orders what a roofline cannot see.
 
     NONE with fewer than MIN_RANKED rows that state a roofline, and where either side is constant.
     """
-    return _rank([r for r in rows if r.roofline], "roofline", "predicted")
+    return _rank([r for r in rows if r.roofline], "roofline", "predicted", bootstrap)
 
 
 def peak_rank(rows: Sequence[Record], *, roofline: bool = False) -> Figure:
@@ -153,20 +154,22 @@ def peak_rank(rows: Sequence[Record], *, roofline: bool = False) -> Figure:
 
     A roofline predicts efficiency 1 for every row, which has no order, so it cannot be judged by
     efficiency. Of the share of the peak it has an opinion: FLOPs and bytes order the rows. Both are
-    judged by it, so that the roofline's figure has one of the model's to be compared with.
+    judged by it, so that the roofline's figure has one of the model's to be compared with. Without
+    bootstrap intervals.
     """
     told = [r for r in rows if r.roofline and r.peak]
-    return _rank(told, "peak", "roofline" if roofline else "predicted")
+    return _rank(told, "peak", "roofline" if roofline else "predicted", bootstrap=False)
 
 
-def _rank(rows: Sequence[Record], base: str, guess: str) -> Figure:
+def _rank(rows: Sequence[Record], base: str, guess: str, bootstrap: bool) -> Figure:
     if len(rows) < MIN_RANKED:
         return NONE
     bases = np.array([getattr(r, base) for r in rows])
     guesses = np.array([getattr(r, guess) for r in rows])
     rates = np.array([r.higher_is_better for r in rows])
     measured = np.array([r.measured for r in rows])
-    return figure(rows, spearman(_share(bases, guesses, rates), _share(bases, measured, rates)))
+    ranks = spearman(_share(bases, guesses, rates), _share(bases, measured, rates))
+    return figure(rows, ranks, bootstrap=bootstrap)
 
 
 def _share(base: Array, value: Array, rates: NDArray[np.bool_]) -> Array:
@@ -175,12 +178,12 @@ def _share(base: Array, value: Array, rates: NDArray[np.bool_]) -> Array:
     return share.round(12)
 
 
-def figure(rows: Sequence[Record], statistic: Statistic) -> Figure:
-    """A statistic of all rows and its group-bootstrap interval."""
+def figure(rows: Sequence[Record], statistic: Statistic, *, bootstrap: bool = True) -> Figure:
+    """A statistic of all rows and its group-bootstrap interval, without which it is much faster."""
     value = float(statistic(np.ones((1, len(rows))))[0])
     if not np.isfinite(value):
         return NONE
-    weights = group_weights([r.group for r in rows])
+    weights = group_weights(tuple(r.group for r in rows)) if bootstrap else None
     if weights is None:
         return Figure(value)
     draws = statistic(weights)
@@ -189,7 +192,8 @@ def figure(rows: Sequence[Record], statistic: Statistic) -> Figure:
     return Figure(value, float(low), float(high))
 
 
-def group_weights(groups: Sequence[str], draws: int = DRAWS, seed: int = SEED) -> Array | None:
+@functools.lru_cache(maxsize=2)
+def group_weights(groups: tuple[str, ...], draws: int = DRAWS, seed: int = SEED) -> Array | None:
     """How often each row counts in each resample of the groups, [draws, n]; None for one group."""
     names, of_row = np.unique(np.array(groups), return_inverse=True)
     count = len(names)

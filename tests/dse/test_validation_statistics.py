@@ -66,7 +66,7 @@ def test_weighted_spearman_is_that_of_repeated_rows() -> None:
 def test_bootstrap_is_reproducible_and_resamples_whole_groups() -> None:
     rows = [record(i, 1 + 0.01 * i, 1.0) for i in range(20)]
     assert statistics.summarise(rows) == statistics.summarise(rows)
-    weights = statistics.group_weights([r.group for r in rows])
+    weights = statistics.group_weights(tuple(r.group for r in rows))
     assert weights is not None and weights.shape == (statistics.DRAWS, 20)
     assert (weights[:, 0::2] == weights[:, 1::2]).all()  # two rows a group
     assert (weights.sum(axis=1) == 20).all()
