@@ -70,7 +70,7 @@ class Calibration:
         self._fresh = [r for r in residuals if r.fold == RELEASED and r.held_out]
         self._left_out = [r for r in residuals if r.fold == LEFT_OUT]
         self._known: dict[str, _Pool | None] = {}
-        self._quantiles: dict[tuple[str, str], float | None] = {}
+        self._kept: dict[tuple[str, str], _Kept] = {}
 
     def spread(
         self, kind: str, features: Mapping[str, float], *, without_group: str = ""
@@ -80,25 +80,26 @@ class Calibration:
         without_group: group whose residuals do not count, so that a row never judges itself.
         """
         for pool in self._pools(kind):
-            kept = pool.groups != without_group
-            groups = len(set(pool.groups[kept]))
-            q = self._quantile(pool, without_group)
-            if kept.sum() >= MIN_ROWS and groups >= MIN_GROUPS and q is not None:
-                distance = pool.distance(features, kept)
+            kept = self._without(pool, without_group)
+            n = len(kept.points)
+            if n >= MIN_ROWS and kept.groups >= MIN_GROUPS and kept.q is not None:
+                distance = pool.distance(features, kept.points)
                 factor = self._growth(distance)
-                return Spread(q * factor, pool.name, int(kept.sum()), groups, distance, factor)
+                return Spread(kept.q * factor, pool.name, n, kept.groups, distance, factor)
         return None
 
     def without_chip(self, tpu: str) -> Calibration:
         """As if the chip had never been measured."""
         return _without_chip(self, tpu)
 
-    def _quantile(self, pool: _Pool, without_group: str) -> float | None:
-        key = (pool.name, without_group)
-        if key not in self._quantiles:
-            kept = pool.groups != without_group
-            self._quantiles[key] = pool.quantile(kept, self._growth)
-        return self._quantiles[key]
+    def _without(self, pool: _Pool, group: str) -> _Kept:
+        key = (pool.name, group)
+        if key not in self._kept:
+            rows = pool.groups != group
+            quantile = pool.quantile(rows, self._growth)
+            groups = len(set(pool.groups[rows].tolist()))
+            self._kept[key] = _Kept(pool.points[rows], groups, quantile)
+        return self._kept[key]
 
     def _pools(self, kind: str) -> Iterator[_Pool]:
         """The rows of the class and of those above it, nearest first; no empty ones."""
@@ -170,6 +171,15 @@ def conformal_quantile(scores: Array, coverage: float = COVERAGE) -> float | Non
 
 
 @dataclass(frozen=True)
+class _Kept:
+    """What is left of a pool without one group: points, number of groups, conformal quantile."""
+
+    points: Array
+    groups: int
+    q: float | None
+
+
+@dataclass(frozen=True)
 class _Pool:
     """The calibration rows of one class: points [n, features], and the unit of their distances.
 
@@ -203,10 +213,11 @@ class _Pool:
         factors = np.array([growth(d) for d in self.nearest[kept]])
         return conformal_quantile(self.errors[kept] / factors)
 
-    def distance(self, features: Mapping[str, float], kept: NDArray[np.bool_]) -> float:
-        """To the nearest kept row in units of the usual distance; NaN without common features."""
+    def distance(self, features: Mapping[str, float], points: Array) -> float:
+        """To the nearest of some points in units of the usual distance; NaN without common
+        features."""
         case = np.array([features.get(name, np.nan) for name in FEATURES])
-        nearest = _distances(case[None], self.points[kept], self.scale).min()
+        nearest = _distances(case[None], points, self.scale).min()
         return float(nearest / self.usual) if np.isfinite(nearest) else math.nan
 
 
