@@ -66,9 +66,9 @@ def collect(file: Path | None, wanted: Wanted, *, with_host: bool = True) -> lis
         raise UserError(f"--measurements: there is no file {file}")
     found = _tpu_records(file, wanted, with_host)
     if file is None and wanted.gpus:
-        from dse.validation import gpu
+        from dse.validation import gpu, saved
 
-        found += [record for record in gpu.records() if wanted(record)]
+        found += [record for record in saved.through("gpu", gpu.records) if wanted(record)]
     return found
 
 
@@ -92,9 +92,17 @@ def left_out(wanted: Wanted) -> list[Record]:
 
 def _tpu_records(file: Path | None, wanted: Wanted, with_host: bool) -> list[Record]:
     from dse.scoring.cache import enable_compilation_cache
-    from dse.validation import measurements, predictor
+    from dse.validation import measurements, predictor, saved
     from hwmodel import theta
 
+    name = "tpu" if with_host else "tpu-without-host"
+    if file is None:
+        known = saved.load(name)
+        if known is None and wanted == Wanted():
+            known = predictor.records(None, with_host=with_host)
+            saved.keep(name, known)
+        if known is not None:
+            return [record for record in known if wanted(record)]
     enable_compilation_cache()
     rows = measurements.read(file) if file else measurements.published()
     values = theta.central()

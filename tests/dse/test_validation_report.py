@@ -201,3 +201,24 @@ def test_lines_without_rows_are_undecided() -> None:
     lines = bars.table([])
     assert all(line.met is None and line.figure == NONE for line in lines)
     assert report([], lines).sets == ()
+
+
+def test_predictions_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dse.validation import saved
+
+    monkeypatch.setenv("DSE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(saved, "state", lambda: "one")
+    rows, asked = synthetic(), []
+
+    def compute() -> list[Record]:
+        asked.append(1)
+        return rows
+
+    assert saved.load("tpu") is None
+    assert saved.through("tpu", compute) == rows and saved.through("tpu", compute) == rows
+    assert len(asked) == 1
+    monkeypatch.setattr(saved, "state", lambda: "two")  # the equations have changed
+    saved.through("tpu", compute)
+    assert len(asked) == 2 and len(list(tmp_path.glob("validation/*"))) == 1
+    next(tmp_path.glob("validation/*")).write_text("damaged")
+    assert saved.load("tpu") is None
