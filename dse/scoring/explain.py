@@ -38,14 +38,16 @@ def operators(a: Assignment, row: NDArray[np.int32]) -> list[dict[str, Any]]:
     rows = operator_rows(a.spec.name, a.evaluator, row)
     if not isinstance(a.final, TileEvaluator):
         return rows
-    return [
-        _tile_row(op, own[op.name], causes[op.name], step.seconds)
-        for phase, step in a.final.operators(row).items()
-        for own in [{r["name"]: r for r in rows if r["phase"] == phase}]
-        for causes in [{d.operator: d.cause for d in compare(list(own.values()), step)}]
-        for op in step.operators
-        if op.name in own
-    ]
+    found = []
+    for phase, step in a.final.operators(row).items():
+        own = {r["name"]: r for r in rows if r["phase"] == phase}
+        causes = {d.operator: d.cause for d in compare(list(own.values()), step)}
+        found += [
+            _tile_row(op, own[op.name], causes[op.name], step.seconds)
+            for op in step.operators
+            if op.name in own
+        ]
+    return found
 
 
 def _tile_row(

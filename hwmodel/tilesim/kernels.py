@@ -67,10 +67,10 @@ def matmul(
     one, zero = np.ones_like(rows), np.zeros_like(rows)
     a_bytes = p["activation_bytes"] * through * together
     b_bytes = p["stored_bytes_per_weight"] * p["weight_reads"] * together
-    extra = p["extra_hbm_bytes"] / (groups * p["m"] * p["n"])
+    extra = p["extra_hbm_bytes"] / (p["groups"] * p["m"] * p["n"])
     c_bytes = (OUTPUT_BYTES * through + extra) * together
     widening = p["vpu_ops_per_weight"] * p["weight_reads"]
-    work = p["vpu_ops"] / groups / (p["m"] * p["k"] * p["n"])
+    work = p["vpu_ops"] / (p["groups"] * p["m"] * p["k"] * p["n"])
     s_per_cycle = p["mxu_s_per_cycle"] * (1 + p["ragged"] * p["ragged_slowdown"])
 
     def compute(outer: Array, middle: Array, inner: Array, fresh: Array) -> tuple[Array, Array]:
@@ -124,7 +124,7 @@ def attention(p: Problem, rows: Array, entries: Array, together: Array) -> Kerne
     )
     q_bytes = p["qk_width"] * p["activation_bytes"] * through * together
     entry_bytes = p["kv_bytes"] / p["length"] * together
-    extra = p["extra_hbm_bytes"] / (groups * p["rows"])
+    extra = p["extra_hbm_bytes"] / (p["groups"] * p["rows"])
     out_bytes = (soft * p["v_width"] * OUTPUT_BYTES * through + extra) * together
     per_score = p["softmax_ops_per_score"] * soft + (1 - soft)
     widening = p["kv_elements_converted"] / p["length"] * p["dequant_ops_per_weight"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -81,16 +82,29 @@ def stream_s(chip: Chip, theta: Theta, hbm_bytes: float, vpu_ops: float = 0.0) -
 def _problem(
     chip: Chip, theta: Theta, numerics: Numerics, sizes: Mapping[str, float]
 ) -> dict[str, np.ndarray]:
-    import jax
-
     check(chip)
     # A loop of its own, not among a step's fusions; operands start and end in HBM.
     loop = {**theta, "step_mxu_fraction": 1.0, "activation_resident_fraction": 0.0}
-    with jax.enable_x64(True):
-        numbers = [*machine(chip, loop), *format_numbers(chip, loop, numerics)]
-    named = dict(zip((*MACHINE_FIELDS, *FORMAT_FIELDS), map(float, numbers), strict=True))
-    named |= {"vpu_ops": 0.0, "extra_hbm_bytes": 0.0, "ragged": 0.0, **sizes}
+    named = _numbers(chip, tuple(loop.items()), numerics) | {
+        "vpu_ops": 0.0,
+        "extra_hbm_bytes": 0.0,
+        "ragged": 0.0,
+        **sizes,
+    }
     return {name: np.array([float(value)]) for name, value in named.items()}
+
+
+@functools.lru_cache(maxsize=64)
+def _numbers(
+    chip: Chip, values: tuple[tuple[str, float], ...], numerics: Numerics
+) -> dict[str, float]:
+    """What the play reads of a chip and a format; tracing-ready equations are slow on floats."""
+    import jax
+
+    theta = dict(values)
+    with jax.enable_x64(True):
+        numbers = [*machine(chip, theta), *format_numbers(chip, theta, numerics)]
+    return dict(zip((*MACHINE_FIELDS, *FORMAT_FIELDS), map(float, numbers), strict=True))
 
 
 def _seconds(problem: Mapping[str, np.ndarray], chosen: Chosen) -> float:

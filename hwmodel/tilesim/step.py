@@ -98,27 +98,19 @@ def play_tables(tables: Tables) -> list[list[TileStep]]:
         for step, entries in zip(tables.steps, tables.entries, strict=True)
     ]
     kernels = _kernels(machine, formats, numbers, tables.entries)
-    overlap = machine[:, MACHINE_FIELDS.index("collective_overlap")]
-    fixed = machine[:, MACHINE_FIELDS.index("operator_fixed_s")]
+    named = ("collective_overlap", "operator_fixed_s")
+    costs = machine[:, [MACHINE_FIELDS.index(name) for name in named]]
     return [
         [
-            _step(entries, rows[i], [k.get(i) for k in found], layers[i], overlap[i], fixed[i])
+            _step(entries, rows[i], [k and (k[0], k[1] + i) for k in found], layers[i], *costs[i])
             for i in range(count)
         ]
         for entries, rows, found in zip(tables.entries, numbers, kernels, strict=True)
     ]
 
 
-class _Rows:
-    """The results of one operator for all candidates: positions in the arrays of its kind."""
-
-    def __init__(self, chosen: Chosen | None, start: int) -> None:
-        self._chosen = chosen
-        self._start = start
-
-    def get(self, candidate: int) -> tuple[Chosen, int] | None:
-        """The arrays of this operator's kind and its position in them; None for collectives."""
-        return None if self._chosen is None else (self._chosen, self._start + candidate)
+Found = tuple[Chosen, int] | None
+"""Results of one kind of operator and the position of one in them; None for collectives."""
 
 
 def _kernels(
@@ -126,9 +118,10 @@ def _kernels(
     formats: Array,
     numbers: Sequence[Array],
     entries: Sequence[Sequence[Entry]],
-) -> list[list[_Rows]]:
-    """Choose blocks for all operators of all steps and candidates, kind by kind."""
-    found = [[_Rows(None, 0) for _ in step] for step in entries]
+) -> list[list[Found]]:
+    """Choose blocks for all operators of all steps and candidates, kind by kind; of each operator
+    the position of the first candidate."""
+    found: list[list[Found]] = [[None for _ in step] for step in entries]
     searches = {
         "matmul": search.matmul,
         "attention": search.attention,
@@ -157,7 +150,7 @@ def _kernels(
         inverse = position.reshape(-1)
         spread = Chosen(**{name: values[inverse] for name, values in vars(chosen).items()})
         for n, (s, o) in enumerate(where):
-            found[s][o] = _Rows(spread, n * len(machine))
+            found[s][o] = (spread, n * len(machine))
     return found
 
 
@@ -173,7 +166,7 @@ def _legible(problems: dict[str, Array]) -> dict[str, Array]:
 def _step(
     entries: Sequence[Entry],
     rows: Array,
-    found: Sequence[tuple[Chosen, int] | None],
+    found: Sequence[Found],
     layers: float,
     overlap: float,
     fixed_s: float,
@@ -226,7 +219,7 @@ def _only_moves(entry: Entry, row: Array) -> bool:
 def _item(
     entry: Entry,
     row: Array,
-    found: tuple[Chosen, int] | None,
+    found: Found,
     overlap: float,
     fixed_s: float,
 ) -> schedule.Item:
@@ -251,7 +244,7 @@ def _item(
 def _operator(
     entry: Entry,
     row: Array,
-    found: tuple[Chosen, int] | None,
+    found: Found,
     item: schedule.Item,
     added_s: float,
     fixed_s: float,

@@ -165,9 +165,8 @@ def _entry(op: Operator, formats: Mapping[int, tuple[int, Numerics]]) -> Entry:
 def _numbers(op: Operator, axes: Mapping[str, Axis]) -> list[Number]:
     if isinstance(op, Collective):
         return _collective(op, axes[op.axis])
-    kind = "matmul" if isinstance(op, Matmul) else "attention"
-    kind = "vector" if isinstance(op, Vector) else kind
-    return [getattr(op, field) for field in FIELDS[kind]]
+    kinds = {Matmul: "matmul", Attention: "attention", Vector: "vector"}
+    return [getattr(op, field) for field in FIELDS[kinds[type(op)]]]
 
 
 def _collective(op: Collective, axis: Axis) -> list[Number]:

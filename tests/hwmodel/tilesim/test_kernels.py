@@ -113,6 +113,18 @@ def test_searched_blocks_are_no_slower_than_stated_ones_that_fit(
     assert matmul_s(V6E, THETA, m, k, n) <= stated * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("groups", [0.25, 1.0, 2.5, 40.0])
+def test_vector_work_and_extra_traffic_of_an_operator_are_done_once(groups: float) -> None:
+    """They count all groups together, expected fractions of one included."""
+    p = _matmul(V6E, 64.0, 1024.0, 1024.0, groups=groups, vpu_ops=1e7, extra_hbm_bytes=3e6)
+    plain = _matmul(V6E, 64.0, 1024.0, 1024.0, groups=groups)
+    busy, idle = search.matmul(p), search.matmul(plain)
+    assert busy.vpu_s[0] == pytest.approx(1e7 * p["vpu_s_per_op"][0])
+    assert idle.vpu_s[0] == 0
+    once = groups * 2 * (64 * 1024 + 1024 * 1024 + 64 * 1024)
+    assert busy.hbm_bytes[0] == pytest.approx(once + 3e6)
+
+
 def test_small_memory_costs_time() -> None:
     small = dataclasses.replace(V6E, vmem_bytes=V6E.vmem_bytes / 64)
     sizes = (4096.0, 4096.0, 16384.0)
