@@ -139,6 +139,7 @@ def knobs(json: Json = False) -> None:
             "meaning": entry.meaning,
             "range": list(entry.range) if entry.range else None,
             "default": list(entry.default),
+            "workload": entry.workload or "any",
         }
         for entry in found
     ]
@@ -150,11 +151,12 @@ def knobs(json: Json = False) -> None:
         tables.emit_json({"knobs": rows, "presets": bundles})
         return
     tables.print_table(
-        ["section", "knob", "unit", "legal", "default", "meaning"],
+        ["section", "knob", "workload", "unit", "legal", "default", "meaning"],
         [
             (
                 row["section"],
                 row["name"],
+                row["workload"],
                 row["unit"],
                 _range(row["range"]),
                 _listed(row["default"]),
