@@ -19,7 +19,7 @@ from hwmodel.thread_block_attention import decode, prefill
 from hwmodel.thread_block_collectives import collective
 from hwmodel.thread_blocks import BlockRates, block_rates, matmul_path, overlapped, product
 
-THETA = central()
+THETA = central() | {"block_fixed_exposed_fraction": 1.0}  # kernels alone, as they were measured
 H100, H200, B200 = (presets.load(n) for n in ("h100", "h200", "b200"))
 
 
@@ -195,6 +195,14 @@ def test_a_step_takes_the_seconds_of_the_same_functions() -> None:
     assert float(one.time_s) == pytest.approx(_decode())
     assert float(many.time_s) == pytest.approx(_prefill(groups=8.0, kv_bytes=2048.0 * 512))
     assert float(experts.fixed_s) > 0.5 * THETA["block_moe_fixed_s_16bit"]
+
+
+def test_a_step_hides_part_of_the_fixed_times() -> None:
+    half = THETA | {"block_fixed_exposed_fraction": 0.5}
+    op = Matmul(name="a", count=2.0, m=512.0, k=4096.0, n=4096.0)
+    whole, less = (time_steps(H100, t, {}, [[op]])[0].operators[0] for t in (THETA, half))
+    assert float(less.fixed_s) == pytest.approx(float(whole.fixed_s) / 2)
+    assert float(whole.time_s - less.time_s) == pytest.approx(float(less.fixed_s))
 
 
 def test_a_traced_chip_gets_the_same_seconds() -> None:
