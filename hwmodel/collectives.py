@@ -64,7 +64,7 @@ def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
         closes=tuple(divides(chip.ici_wrap_multiple, side) & (side > 2) for side in torus),
         link_s_per_byte=1 / link,
         injection_s_per_byte=1 / (chip.ici_bandwidth_bytes_per_s * achieved),
-        dcn_s_per_byte=1 / chip.dcn_bandwidth_bytes_per_s,
+        dcn_s_per_byte=1 / (chip.dcn_bandwidth_bytes_per_s * theta["dcn_bandwidth_fraction"]),
         hop_latency_s=chip.ici_hop_latency_s,
         dcn_latency_s=chip.dcn_latency_s,
         fixed_s=theta["collective_fixed_s"],
@@ -248,10 +248,9 @@ def traffic(op: Collective) -> tuple[Number, Number]:
     return op.payload_bytes * passes, passes
 
 
-def pattern(op: Collective, fabric: Fabric | None = None) -> Pattern:
-    """The way a collective uses its axis, which decides its cost per byte; only protocols of
-    thread blocks know an all-reduce ("sum") from its two halves."""
-    if fabric is not None and fabric.protocols is not None and op.kind == "all_reduce":
+def pattern(op: Collective) -> Pattern:
+    """The way a collective uses its axis, which decides its cost per byte."""
+    if op.kind == "all_reduce":
         return "sum"
     if op.kind == "all_to_all":
         return "exchange"
@@ -270,6 +269,8 @@ def traffic_cost(
     }["gather" if pattern == "sum" else pattern]
     transfer_s = volume_bytes * per_byte[0]
     latency_s = passes * (a.send_latency_s if pattern == "send" else a.latency_s)
+    if pattern == "sum":  # both passes of an all-reduce are one kernel: it starts once
+        latency_s = latency_s - passes / 2 * jnp.where(a.per_ici < 1, a.fabric.fixed_s, 0.0)
     if a.fabric.protocols is not None:
         driven = _driven(a, pattern, volume_bytes, passes, per_byte[2])
         blocks = (a.fabric.row_tile > 0) & (a.fabric.switched > 0)

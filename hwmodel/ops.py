@@ -56,6 +56,7 @@ class Matmul:
     vpu_ops: Number = 0.0
     weight_reads: float = 1.0
     resident_groups: Number = -1.0
+    ragged: Number = 0.0
     extra_hbm_bytes: Number = 0.0
     makes: Makes = ""
 
@@ -82,6 +83,11 @@ class Attention:
     softmax: Number = 1.0
     """1 for attention, 0 for a score pass without softmax and values (a sparse-attention
     indexer)."""
+    masked_length: Number = 0.0
+    """Entries beyond `length` per query whose scores a blocked kernel computes for the mask to
+    hide; they cost time and are not work."""
+    paged: Number = 0.0
+    """1 where keys and values come from the scattered pages of a cache, 0 where they are whole."""
     extra_hbm_bytes: Number = 0.0
     """Traffic of one execution, all groups, beside reading the cache: new entries are written."""
     query_tokens: Number = 0.0
@@ -109,6 +115,7 @@ class Vector:
     count: Number
     vpu_ops: Number
     hbm_bytes: Number = 0.0
+    makes: Makes = ""
 
 
 @dataclass(frozen=True, kw_only=True)

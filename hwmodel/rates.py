@@ -25,10 +25,17 @@ class Rates:
     """Seconds per unit of work of one chip, and its on-chip memory budgets."""
 
     mxu_s_per_cycle: Number
+    kernel_speedup: Number
+    ragged_slowdown: Number
+    paged_read_slowdown: Number
+    paged_compute_slowdown: Number
     vpu_s_per_op: Number
     hbm_s_per_byte: Number
     operator_fixed_s: Number
+    prologue_s: Number
+    prologue_exposed_fraction: Number
     on_chip_bytes: Number
+    resident_bytes: Number
     block_edge_inverse: Number  # 1 / elements
     mxu_units: Number
     mxu_units_inverse: Number
@@ -41,20 +48,39 @@ class Rates:
 def rates(chip: Chip, theta: Theta) -> Rates:
     """Derive the rates of a chip.
 
+    - The matrix units issue at `mxu_sustained_fraction` in a loop of their own, at
+      `step_mxu_fraction` of that among the fusions of a whole step (`kernel_speedup` undoes that
+      for attention, which is one hand-written kernel), and products over ragged groups of rows
+      (experts) at `grouped_mxu_fraction` of that. Attention over the pages of a cache reads at
+      `kv_read_fraction` of the bandwidth and computes at `paged_attention_fraction`.
     - HBM at its sustained share of peak; the exposed part of one DMA latency starts each operator.
-    - `on_chip_bytes`: VMEM (plus CMEM) that operands may use, the rest is the compiler's.
+    - `prologue_s`: the transfers before the first block is multiplied and after the last one, which
+      overlap with nothing inside an operator (openxla/xla `cost_model.py`: T = first DMA +
+      sum of max(DMA, matmul) + last DMA). Earlier operators of a step hide all but
+      `prologue_exposed_fraction` of them.
+    - `on_chip_bytes`: VMEM (plus CMEM) that operands may use, the rest is the compiler's;
+      `resident_bytes` of it keep activations between operators.
     - `block_edge`: edge in elements of the square output block whose f32 accumulator fills half of
       that. A blocked matmul reads each operand once per block row or column of the output, so its
       traffic falls with the square root of on-chip memory (Hong and Kung 1981).
     """
     on_chip = on_chip_bytes(chip, theta)
+    hbm_s_per_byte = 1 / (chip.hbm_bandwidth_bytes_per_s * theta["hbm_sustained_fraction"])
     return Rates(
-        mxu_s_per_cycle=1 / (chip.clock_hz * theta["mxu_sustained_fraction"]),
+        mxu_s_per_cycle=1
+        / (chip.clock_hz * theta["mxu_sustained_fraction"] * theta["step_mxu_fraction"]),
+        kernel_speedup=theta["step_mxu_fraction"],
+        ragged_slowdown=1 / theta["grouped_mxu_fraction"] - 1,
+        paged_read_slowdown=1 / theta["kv_read_fraction"] - 1,
+        paged_compute_slowdown=1 / theta["paged_attention_fraction"] - 1,
         vpu_s_per_op=1 / (chip.vpu_ops_per_s * theta["vpu_sustained_fraction"]),
-        hbm_s_per_byte=1 / (chip.hbm_bandwidth_bytes_per_s * theta["hbm_sustained_fraction"]),
+        hbm_s_per_byte=hbm_s_per_byte,
         operator_fixed_s=theta["operator_fixed_s"]
         + chip.hbm_latency_s * theta["dma_latency_exposed_fraction"],
+        prologue_s=theta["prologue_bytes"] * hbm_s_per_byte,
+        prologue_exposed_fraction=theta["prologue_exposed_fraction"],
         on_chip_bytes=on_chip,
+        resident_bytes=on_chip * theta["activation_resident_fraction"],
         block_edge_inverse=1 / jnp.sqrt(on_chip * 0.5 / 4.0),
         mxu_units=chip.mxu_count,
         mxu_units_inverse=1 / chip.mxu_count,

@@ -96,7 +96,7 @@ def time_steps(
     vectors = [op for op in flat if isinstance(op, Vector)]
     timed |= _compute(r, theta, dense, vectors, _vector, one_by_one)
     costs = {
-        id(op): traffic_cost(axes[op.axis], pattern(op, axes[op.axis].fabric), *traffic(op))
+        id(op): traffic_cost(axes[op.axis], pattern(op), *traffic(op))
         for op in flat
         if isinstance(op, Collective)
     }
@@ -179,11 +179,13 @@ def _engines(r: Rates, theta: Theta, count: Number, work: dict[str, Number]) -> 
     """Seconds of all executions of one operator from its work on each engine."""
     mxu_s = work["mxu_cycles"] * r.mxu_s_per_cycle
     vpu_s = work["vpu_ops"] * r.vpu_s_per_op
-    hbm_s = work["hbm_bytes"] * r.hbm_s_per_byte
+    hbm_s = work["hbm_bytes"] * (r.hbm_s_per_byte * work.get("hbm_slowdown", 1.0))
     e = theta["engine_overlap_fraction"]
     busiest = jnp.maximum(jnp.maximum(mxu_s, vpu_s), hbm_s)
     overlapped = e * busiest + (1 - e) * (mxu_s + vpu_s + hbm_s)
-    fixed_s = r.operator_fixed_s + work["ramp_s"]
+    # First and last blocks: no longer than the transfers, nor than the work that waits for them.
+    prologue_s = jnp.minimum(jnp.minimum(hbm_s, jnp.maximum(mxu_s, vpu_s)), r.prologue_s)
+    fixed_s = r.operator_fixed_s + work["ramp_s"] + r.prologue_exposed_fraction * prologue_s
     return {
         "mxu_s": count * mxu_s,
         "vpu_s": count * vpu_s,
@@ -204,9 +206,9 @@ def _matmul(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Number
     elements = op["k"] * op["n"] * op["groups"]
     read = elements * op["weight_reads"]
     weights = read * fmt.stored_bytes_per_weight
-    # Half of usable VMEM keeps activations between operators; what exceeds it goes through HBM.
+    # What exceeds the room kept for activations between operators goes through HBM.
     activations = inputs + outputs
-    spilled = jnp.clip(activations - 0.5 * r.on_chip_bytes, 0.0, activations)
+    spilled = jnp.clip(activations - r.resident_bytes, 0.0, activations)
     # Output blocks of at most `edge` rows and of edge² elements: weights are read once per block
     # row, inputs once per block column.
     block_rows = jnp.minimum(op["m"] * r.block_edge_inverse, 1.0)
@@ -214,7 +216,8 @@ def _matmul(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Number
     reread = reread + inputs * jnp.maximum(op["n"] * r.block_edge_inverse * block_rows - 1, 0)
     macs = op["m"] * elements
     return {
-        "mxu_cycles": mxu_cycles(r, fmt, op["m"], op["k"], op["n"], op["groups"]),
+        "mxu_cycles": mxu_cycles(r, fmt, op["m"], op["k"], op["n"], op["groups"])
+        * (1 + op["ragged"] * r.ragged_slowdown),
         "vpu_ops": op["vpu_ops"] + read * fmt.vpu_ops_per_weight,
         "hbm_bytes": weights + spilled + reread,
         "macs": macs,
@@ -227,10 +230,13 @@ def _attention(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Num
     cache = op["groups"] * op["kv_bytes"]
     macs = op["groups"] * op["rows"] * op["length"]
     macs = macs * (op["qk_width"] + op["softmax"] * op["v_width"])
+    slowdown = 1 + op["paged"] * r.paged_compute_slowdown
+    computed = {**op, "length": op["length"] + op["masked_length"]}
     return {
-        "mxu_cycles": attention_cycles(r, fmt, op),
-        "vpu_ops": softmax_vpu_ops(theta, op),
+        "mxu_cycles": attention_cycles(r, fmt, computed) * (slowdown * r.kernel_speedup),
+        "vpu_ops": softmax_vpu_ops(theta, computed) * slowdown,
         "hbm_bytes": cache * jnp.maximum(op["rows"] * r.block_edge_inverse, 1.0),
+        "hbm_slowdown": 1 + op["paged"] * r.paged_read_slowdown,
         "macs": macs,
         "vmem_bytes": macs * r.mxu_cols_inverse * 2 + cache,
         "ramp_s": fmt.ramp_s,
@@ -253,7 +259,7 @@ def _attention_backward(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict
         name: forward[name] + other[name] + 0.5 * last[name]
         for name in ("mxu_cycles", "macs", "vmem_bytes")
     }
-    scores = op["groups"] * op["rows"] * op["length"]
+    scores = op["groups"] * op["rows"] * (op["length"] + op["masked_length"])
     ops = scores * theta["attention_backward_ops_per_score"]
     return forward | work | {"vpu_ops": ops}
 
@@ -293,7 +299,7 @@ def _network_sums(
     for i, step in enumerate(steps):
         for op in step:
             if isinstance(op, Collective):
-                way = pattern(op, axes[op.axis].fabric)
+                way = pattern(op)
                 grouped.setdefault((i, op.axis, way, op.hides), []).append(op)
     volumes = [sum(traffic(op)[0] for op in ops) for ops in grouped.values()]
     passes = [sum(traffic(op)[1] for op in ops) for ops in grouped.values()]

@@ -4,8 +4,10 @@ A replica has tensor × expert × pipeline × context × fsdp chips; `data` repl
 requests. Feed-forward weights are split over tensor × expert chips; attention is split over
 `attention_tensor` of them and replicated over the other `attention_data`, each with its own
 requests (the layout of MLA and few-KV-head models: attention data-parallel, experts
-expert-parallel). `fsdp` splits weights and requests, and gathers weights layer by layer. `context`
-splits the tokens of a sequence (prefill) and its KV cache (decode).
+expert-parallel). Where attention is split over more chips than there are KV heads, decode may split
+the sequences over the `kv_batch_shards` chips that would hold copies of a head's cache (Pope et al.
+2022, 2211.05102, batch-sharded attention). `fsdp` splits weights and requests, and gathers weights
+layer by layer. `context` splits the tokens of a sequence (prefill) and its KV cache (decode).
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class Deployment:
     pipeline: Number = 1.0
     context: Number = 1.0
     attention_data: Number = 1.0
+    kv_batch_shards: Number = 1.0
     layout_2d: Number = 0.0
     tensor_rank: Number = 0.0
     expert_rank: Number = 1.0

@@ -32,6 +32,7 @@ DEPLOYMENT_REASONS: dict[str, str] = {
     "attention_split": "attention_data must divide tensor x expert",
     "query_heads_split": "the query heads do not divide over the attention tensor degree",
     "kv_heads_split": "the KV heads neither divide nor replicate over the attention tensor degree",
+    "kv_batch_shards": "the KV cache is split over more chips than would hold copies of a KV head",
     "expert_degree": "the expert degree exceeds the number of experts (1 for a dense model)",
     "pipeline_degree": "more pipeline stages than layers",
     "batch_too_small": "fewer sequences than request groups: some chips would hold no request",
@@ -116,6 +117,8 @@ def shared_violations(
             query &= divides(ta, m.heads)
     out["query_heads_split"] = unless(query)
     out["kv_heads_split"] = unless(kv)
+    if not (isinstance(d.kv_batch_shards, int | float) and d.kv_batch_shards == 1):
+        out["kv_batch_shards"] = _batch_shards(arch, d)
     experts = [f.experts for f in arch.feed_forwards if isinstance(f, MoE)]
     fewest = functools.reduce(jnp.minimum, experts) if experts else 1.0
     out["expert_degree"] = excess(d.expert, fewest)
@@ -125,6 +128,16 @@ def shared_violations(
             continue  # decided for the whole study: nothing to trace
         out[condition.code] = out.get(condition.code, False) | jnp.asarray(violated, bool)
     return {reason: jnp.asarray(amount) for reason, amount in out.items()}
+
+
+def _batch_shards(arch: Architecture, d: Deployment) -> Number:
+    """Excess of the shards over the copies of a KV head that a layer would hold without them."""
+    worst: Number = -jnp.inf
+    for m in arch.mixers:
+        if isinstance(m, Attention):
+            copies = jnp.maximum(d.attention_tensor / m.kv_heads, 1.0)
+            worst = jnp.maximum(worst, excess(d.kv_batch_shards, copies))
+    return jnp.where(jnp.isfinite(worst), worst, excess(d.kv_batch_shards, 1.0))
 
 
 def excess(value: Number, limit: Number) -> Number:

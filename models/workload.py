@@ -12,12 +12,15 @@ Number = Any
 class Workload:
     """Requests of `prompt_tokens` in and `output_tokens` out, `cached_prefix_tokens` of the prompt
     already in the KV cache. `expert_imbalance` is the load of the busiest expert shard over the
-    mean (1 = perfectly balanced)."""
+    mean (1 = perfectly balanced). `expert_capacity` > 0: every expert computes that many times its
+    even share of the tokens, padded or dropped, in equal groups; 0: whatever the router sends
+    it."""
 
     prompt_tokens: Number
     output_tokens: Number
     cached_prefix_tokens: Number = 0.0
     expert_imbalance: Number = 1.0
+    expert_capacity: Number = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,7 @@ class Training:
     full rematerialisation, all 1 (every projection and the attention output) minimal.
     `offload_saved` 1 keeps them in host memory. `moment_bits` are all optimizer moments of one
     parameter together. `optimizer_sharded` 1 splits the optimizer's state over the data axis too
-    (ZeRO-1). `causal` 0 is an encoder. `expert_imbalance` as in `Workload`.
+    (ZeRO-1). `causal` 0 is an encoder. `expert_imbalance` and `expert_capacity` as in `Workload`.
     """
 
     sequence_tokens: Number
@@ -48,3 +51,4 @@ class Training:
     optimizer_sharded: Number = 0.0
     causal: Number = 1.0
     expert_imbalance: Number = 1.0
+    expert_capacity: Number = 0.0

@@ -6,16 +6,17 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from hwmodel.ops import DENSE_BF16, Collective, Matmul, Operator
+from hwmodel.ops import DENSE_BF16, Collective, Matmul, Operator, Vector
 from hwmodel.whole import ceil_div
 from models.architecture import DenseFFN, FeedForward, MoE
 from models.lowering.mixers import Shared, is_zero, residual_ops
+from models.workload import Workload
 
 Number = Any
 
 
 def lower_feed_forward(
-    s: Shared, block: FeedForward, imbalance: Number, side: Number, suffix: str
+    s: Shared, block: FeedForward, w: Workload, side: Number, suffix: str
 ) -> list[Operator]:
     """Operators of all layers of `block` in one pipeline stage, on one chip.
 
@@ -25,7 +26,7 @@ def lower_feed_forward(
     """
     if isinstance(block, DenseFFN):
         return _dense(s, block, side, suffix)
-    return _experts(s, block, imbalance, 1.0, suffix)
+    return _experts(s, block, w, 1.0, suffix)
 
 
 def _dense(s: Shared, f: DenseFFN, side: Number, suffix: str) -> list[Operator]:
@@ -161,14 +162,18 @@ def hit_share(block: MoE, tokens: Number) -> Number:
     return -jnp.expm1(tokens * miss)
 
 
-def _experts(s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str) -> list[Operator]:
+def _experts(s: Shared, f: MoE, w: Workload, side: Number, suffix: str) -> list[Operator]:
     p, d = s.phase, s.deployment
     count = f.layers * s.layer_share
     hidden_in = s.hidden if is_zero(f.latent_dim) else f.latent_dim
     width = ceil_div(f.expert_width, d.tensor)
     experts = ceil_div(f.experts, d.expert)
     hit = hit_share(f, p.ffn_tokens)
-    rows = p.ffn_tokens * f.top_k * imbalance / (f.experts * hit)
+    load, ragged = w.expert_imbalance, 1.0
+    if not is_zero(w.expert_capacity):
+        load = jnp.where(w.expert_capacity > 0, w.expert_capacity, load)
+        ragged = jnp.where(w.expert_capacity > 0, 0.0, 1.0)
+    rows = p.ffn_tokens * f.top_k * load / (f.experts * hit)
     groups = experts * hit
     routing = p.ffn_tokens * f.experts * s.theta["router_ops_per_score"]
     combine = p.ffn_tokens * f.top_k / d.expert * hidden_in * s.theta["residual_ops_per_element"]
@@ -195,6 +200,7 @@ def _experts(s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str) ->
             vpu_ops=p.ffn_tokens * s.hidden * s.theta["norm_ops_per_element"]
             + rows * groups * width * s.theta["activation_ops_per_element"],
             resident_groups=experts,
+            ragged=ragged,
         ),
         Matmul(
             name=f"experts down{suffix}",
@@ -207,8 +213,19 @@ def _experts(s: Shared, f: MoE, imbalance: Number, side: Number, suffix: str) ->
             numerics=s.numerics,
             vpu_ops=combine,
             resident_groups=experts,
+            ragged=ragged,
         ),
     ]
+    routed_bytes = p.ffn_tokens * f.top_k / d.expert * hidden_in * 2
+    ops.append(
+        Vector(
+            name=f"expert dispatch and combine{suffix}",
+            makes="mlp_up",
+            count=count,
+            vpu_ops=0.0,
+            hbm_bytes=routed_bytes * s.theta["moe_permute_passes"],
+        )
+    )
     if not is_zero(f.shared_width):
         shared = ceil_div(f.shared_width, d.model_parallel)
         ops += _two_matmuls(s, f"shared expert{suffix}", count, shared, f.gated, side)

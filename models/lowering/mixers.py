@@ -190,6 +190,7 @@ def _indexer(
         ),
         AttentionOp(
             name=f"index scores{suffix}",
+            paged=s.phase.caches,
             makes="context",
             count=count,
             groups=p.sequences,
@@ -323,13 +324,18 @@ def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
     length = ceil_div(attended, d.context) if p.decode else attended
     width = cached_width(a)
     kv_bytes = length * width * s.kv_bits / 8
+    masked = p.masked_tokens(attended, a.window, s.theta["attention_block_tokens"])
+    shards = d.kv_batch_shards if p.decode else 1.0
+    held = p.sequences if is_zero(shards - 1) else ceil_div(p.sequences, shards)
     op = AttentionOp(
         name=f"attention{suffix}",
+        paged=s.phase.caches,
         makes="context",
         count=count,
-        groups=kv_heads * p.sequences,
-        rows=heads / kv_heads * p.query_tokens,
+        groups=kv_heads * held,
+        rows=heads * shards / kv_heads * p.query_tokens,
         length=length,
+        masked_length=masked,
         qk_width=a.qk_head_dim,
         v_width=a.v_head_dim,
         kv_bytes=kv_bytes,
@@ -340,6 +346,7 @@ def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
     )
     return [
         op,
+        *_batch_exchange(s, count, suffix, shards, heads * (a.qk_head_dim + a.v_head_dim)),
         *_context_collectives(
             s,
             count,
@@ -354,6 +361,23 @@ def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:
 def _new_tokens(p: Phase) -> Number:
     """New tokens per sequence of a prefill step, 0 in decode."""
     return 0.0 if p.decode else p.query_tokens
+
+
+def _batch_exchange(
+    s: Shared, count: Number, suffix: str, shards: Number, width: Number
+) -> list[Operator]:
+    """Queries to the chips that hold their sequences, and outputs back."""
+    if is_zero(shards - 1):
+        return []
+    return [
+        Collective(
+            name=f"attention batch exchange{suffix}",
+            count=count * jnp.where(shards > 1, 1.0, 0.0),
+            kind="all_to_all",
+            axis="attention",
+            payload_bytes=s.phase.sequences * width * 2,
+        )
+    ]
 
 
 def _gathered_tokens(p: Phase, a: Attention) -> Number:
@@ -426,6 +450,7 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
             ),
             AttentionOp(
                 name=f"latent attention{suffix}",
+                paged=s.phase.caches,
                 makes="context",
                 count=count,
                 groups=p.sequences,
@@ -462,11 +487,13 @@ def _latent(s: Shared, a: LatentAttention, suffix: str) -> list[Operator]:
             ),
             AttentionOp(
                 name=f"latent attention{suffix}",
+                paged=s.phase.caches,
                 makes="context",
                 count=count,
                 groups=p.sequences * heads,
                 rows=p.query_tokens,
                 length=length,
+                masked_length=p.masked_tokens(chosen, 0, s.theta["attention_block_tokens"]),
                 qk_width=qk,
                 v_width=a.v_head_dim,
                 kv_bytes=length * (qk + a.v_head_dim) * 2,

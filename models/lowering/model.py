@@ -41,6 +41,7 @@ Number = Any
 
 
 HEAD = "output head"
+ELEMENTWISE = "elementwise fusions"
 EMBEDDING = "embedding lookup"
 
 
@@ -97,13 +98,11 @@ def lower(
         parallel_block=arch.parallel_block,
         residual_streams=arch.residual_streams,
     )
-    ops: list[Operator] = [_embedding(s), *_small_weights(s, arch)]
+    ops: list[Operator] = [_embedding(s), *_small_weights(s, arch), _elementwise(s, arch)]
     for i, (mixer, twin) in enumerate(_with_twins(arch, twins)):
         ops += lower_mixer(s, mixer, _suffix(i, len(arch.mixers) - len(twins)), twin)
     for i, block in enumerate(arch.feed_forwards):
-        ops += lower_feed_forward(
-            s, block, w.expert_imbalance, side, _suffix(i, len(arch.feed_forwards))
-        )
+        ops += lower_feed_forward(s, block, w, side, _suffix(i, len(arch.feed_forwards)))
     ops.append(_head(s, arch))
     ops += _pipeline(s)
     if stage_weight_bytes is None:
@@ -128,6 +127,19 @@ def _suffix(index: int, count: int) -> str:
 def _embedding(s: Shared) -> Vector:
     elements = s.phase.projection_tokens * s.hidden
     return Vector(name=EMBEDDING, count=1.0, vpu_ops=elements, hbm_bytes=elements * 2)
+
+
+def _elementwise(s: Shared, arch: Architecture) -> Vector:
+    """Norms, rotary embeddings, residual sums, layout changes: what the compiler does not fuse with
+    a matmul is a pass over the tokens of its own, bound by HBM."""
+    blocks = sum(b.layers for b in (*arch.mixers, *arch.feed_forwards)) * s.layer_share
+    passes = s.theta["elementwise_passes"]
+    return Vector(
+        name=ELEMENTWISE,
+        count=1.0,
+        vpu_ops=0.0,
+        hbm_bytes=blocks * passes * s.phase.projection_tokens * s.hidden * 2,
+    )
 
 
 def small_parameters(arch: Architecture) -> Number:
@@ -263,7 +275,7 @@ def kv_bytes_per_sequence_per_chip(
             if not is_zero(m.index_heads):
                 width = width + m.index_head_dim
             entries = kv_layer_count(m) * cached_tokens(m, tokens)
-            total = total + entries * width * variant.kv_bits / 8 / d.context
+            total = total + entries * width * variant.kv_bits / 8 / d.context / d.kv_batch_shards
         elif isinstance(m, LatentAttention):
             elements = m.layers * (m.kv_lora_rank + m.qk_rope_head_dim)
             if not is_zero(m.index_heads):

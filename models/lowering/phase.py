@@ -50,6 +50,20 @@ class Phase:
             new,
         )
 
+    def masked_tokens(self, attended: Number, window: Number, block: Number) -> Number:
+        """Mean tokens beyond those attended of which a prefill kernel computes scores, whole.
+
+        The kernel skips whole blocks of `block` tokens that the mask hides and computes the others
+        in full: half a block more than the mask lets through at its diagonal, and half a block more
+        at the far edge of a window. A decoded token has no such mask.
+        """
+        if self.decode:
+            return 0.0
+        extra = block / 2
+        if not (isinstance(window, int | float) and window == 0):
+            extra = extra + jnp.where((window > 0) & (window < self.last_token), block / 2, 0.0)
+        return jnp.floor(jnp.clip(self.last_token - attended, 0.0, extra))
+
     @property
     def visible_tokens(self) -> Number:
         """Mean over the steps of the tokens that the last new token sees, rounded up to whole.

@@ -30,7 +30,7 @@ from hwmodel.rates import stored_bytes_per_weight
 from hwmodel.theta import Theta
 from models.deployment import Deployment
 from models.lowering.mixers import is_zero
-from models.lowering.model import EMBEDDING, HEAD
+from models.lowering.model import ELEMENTWISE, EMBEDDING, HEAD
 from models.training.weights import is_one, weight_elements, weight_shards
 from models.workload import Training
 
@@ -202,15 +202,21 @@ class _Lowering:
         return forward, [*backward, AttentionBackward(**fields)]
 
     def vector(self, op: Vector) -> tuple[Operator, list[Operator]]:
-        """Embedding lookup and small weights: as much again, and the gradients added up."""
+        """Lookups, small weights and the order of expert tokens: as much again backward, and the
+        gradients of the embedding added up."""
         forward = dataclasses.replace(op, count=op.count * self.t.microbatches)
         added: Number = 0.0
+        if op.name == ELEMENTWISE:  # done again, then its gradients
+            added = op.hbm_bytes * self.theta["backward_vector_ops_ratio"]
         if op.name == EMBEDDING:  # a row is read, added to and written
             added = op.hbm_bytes * self.t.gradient_bits / 8
-        backward = dataclasses.replace(
-            forward, name=f"{op.name} gradient", hbm_bytes=op.hbm_bytes + added
-        )
-        return forward, [backward]
+        name, hbm_bytes = f"{op.name} gradient", op.hbm_bytes + added
+        backward: list[Operator] = [dataclasses.replace(forward, name=name, hbm_bytes=hbm_bytes)]
+        again = self.again[op.makes] / 2  # tokens are dispatched again, results not combined
+        if not is_zero(again):
+            count = forward.count * again
+            backward.insert(0, dataclasses.replace(forward, name=f"{op.name} again", count=count))
+        return forward, backward
 
     def collective(self, op: Collective) -> tuple[Operator, list[Operator]]:
         """The transposed collective in the backward pass, of as many bytes; what makes a tensor

@@ -193,7 +193,10 @@ def _microbatch(
 ) -> tuple[Operator, ...]:
     """Forward operators of one microbatch of one stage, without the gathers of `fsdp`."""
     requests = Workload(
-        prompt_tokens=t.sequence_tokens, output_tokens=0.0, expert_imbalance=t.expert_imbalance
+        prompt_tokens=t.sequence_tokens,
+        output_tokens=0.0,
+        expert_imbalance=t.expert_imbalance,
+        expert_capacity=t.expert_capacity,
     )
     return lower(
         arch,

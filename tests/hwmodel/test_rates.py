@@ -30,10 +30,16 @@ def _format(chip: Chip, code: float, bits: float, **other: float) -> MxuFormat:
 
 def test_v6e_rates() -> None:
     r = rates(V6E, THETA)
-    assert r.mxu_s_per_cycle == pytest.approx(1 / (1.75e9 * 0.93))
-    assert r.vpu_s_per_op == pytest.approx(1 / (128 * 8 * 4 * 1.75e9 * 0.7))
-    assert r.hbm_s_per_byte == pytest.approx(1 / (1638e9 * 0.86))
-    assert r.operator_fixed_s == pytest.approx(1e-6 + 0.5 * V6E.hbm_latency_s)
+    assert r.mxu_s_per_cycle == pytest.approx(
+        1 / (1.75e9 * THETA["mxu_sustained_fraction"] * THETA["step_mxu_fraction"])
+    )
+    assert r.vpu_s_per_op == pytest.approx(
+        1 / (128 * 8 * 4 * 1.75e9 * THETA["vpu_sustained_fraction"])
+    )
+    assert r.hbm_s_per_byte == pytest.approx(1 / (1638e9 * THETA["hbm_sustained_fraction"]))
+    assert r.operator_fixed_s == pytest.approx(
+        THETA["operator_fixed_s"] + THETA["dma_latency_exposed_fraction"] * V6E.hbm_latency_s
+    )
     assert r.on_chip_bytes == pytest.approx(0.75 * 128 * 2**20)
     # a square f32 block in half of that: sqrt(0.375 * 128 MiB / 4 B) = 3547 elements
     assert 1 / float(r.block_edge_inverse) == pytest.approx(3547, abs=1)

@@ -34,6 +34,12 @@ CASES: list[tuple[str, str, Mapping[str, float], Mapping[str, float]]] = [
     ("attention_split", LLAMA, {"attention_data": 3.0}, {"attention_data": 2.0}),
     ("query_heads_split", LLAMA, {"tensor": 24.0}, {"tensor": 32.0}),
     ("kv_heads_split", LLAMA, {"tensor": 20.0}, {"tensor": 16.0}),
+    (
+        "kv_batch_shards",
+        LLAMA,
+        {"tensor": 16.0, "kv_batch_shards": 4.0},
+        {"tensor": 16.0, "kv_batch_shards": 2.0},
+    ),
     ("expert_degree", LLAMA, {"expert": 2.0}, {"expert": 1.0}),
     ("expert_degree", QWEN, {"expert": 256.0}, {"expert": 128.0}),
     ("pipeline_degree", LLAMA, {"pipeline": 81.0}, {"pipeline": 80.0}),

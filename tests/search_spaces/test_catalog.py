@@ -24,7 +24,7 @@ FIELDS = {
 STEP = Training(sequence_tokens=8192.0, global_batch=512.0)
 STATED = {  # by a study's workload, not by a knob
     *("sequence_tokens", "global_batch", "master_weight_bits", "moment_bits"),
-    *("causal", "expert_imbalance"),
+    *("causal", "expert_imbalance", "expert_capacity"),
 }
 TRAINING = {f.name for f in dataclasses.fields(Training)} - STATED
 ALL = [entry for section in SECTIONS for entry in entries(section).values()]

@@ -1,0 +1,141 @@
+"""Cases compiled by skeleton: rows that differ only in numbers share one compilation.
+
+A skeleton is what an equation may branch on: its name, the kinds of a model's blocks, and which
+fields keep a neutral value that leaves operators out. All other numbers, theta among them, are
+run-time arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.scoring.fields import neutral_values
+from dse.validation.cases import Case
+from dse.validation.equations import EQUATIONS
+
+BATCH = 40
+"""Thetas per call, padded: one compilation serves single predictions and derivatives alike."""
+
+_COMPILER_OPTIONS = {
+    # Each skeleton is compiled for a few dozen evaluations: compile quickly, not well.
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
+
+_ALWAYS_NUMBERS = ("fsdp", "tensor", "data", "compute_format", "global_batch", "microbatches")
+"""Fields that stay run-time numbers at their neutral value too, so that rows share compilations."""
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """What the compilation of a case depends on; hashable."""
+
+    equation: str
+    parts: tuple[tuple[str, Any], ...]
+    numbers: tuple[str, ...]
+    static: tuple[tuple[str, Any], ...]
+    theta: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A case as a skeleton and its numbers [n]."""
+
+    skeleton: Skeleton
+    numbers: NDArray[np.float64]
+
+    def value(self, theta: NDArray[np.float64]) -> tuple[float, float]:
+        """Predicted value and sequences in memory under theta, in the order of `skeleton.theta`."""
+        values, sequences = self.values(theta[None, :])
+        return float(values[0]), float(sequences[0])
+
+    def values(
+        self, thetas: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The same under several thetas [k, constants]: two arrays [k]."""
+        pieces = []
+        with jax.enable_x64(True):
+            for start in range(0, len(thetas), BATCH):
+                piece = thetas[start : start + BATCH]
+                padded = np.resize(piece, (BATCH, thetas.shape[1]))
+                value, sequences = _compiled(self.skeleton)(self.numbers, padded)
+                both = np.stack([np.asarray(value), np.asarray(sequences)])
+                pieces.append(both[:, : len(piece)])
+        joined = np.concatenate(pieces, axis=1)
+        return joined[0], joined[1]
+
+
+def compile_case(case: Case, theta_names: Sequence[str]) -> Compiled:
+    """Split a case into its skeleton and numbers."""
+    values: list[float] = []
+    parts = tuple((name, _split(part, values)) for name, part in sorted(case.parts.items()))
+    names = tuple(sorted(case.numbers))
+    values += [float(case.numbers[name]) for name in names]
+    skeleton = Skeleton(case.equation, parts, names, case.static, tuple(theta_names))
+    return Compiled(skeleton, np.array(values))
+
+
+def _split(part: Any, values: list[float]) -> tuple[Any, ...]:
+    """The static shape of a dataclass; its other numbers are appended to `values` in order."""
+    switches = neutral_values()
+    shape: list[tuple[str, Any]] = []
+    for f in dataclasses.fields(part):
+        value = getattr(part, f.name)
+        if isinstance(value, tuple):
+            shape.append((f.name, tuple(_split(v, values) for v in value)))
+        elif isinstance(value, str):
+            shape.append((f.name, ""))
+        elif _is_neutral(part, f, float(value), switches):
+            shape.append((f.name, float(value)))
+        else:
+            shape.append((f.name, None))
+            values.append(float(value))
+    return (type(part), tuple(shape))
+
+
+def _is_neutral(part: Any, f: Any, value: float, switches: dict[str, float]) -> bool:
+    if f.name in _ALWAYS_NUMBERS:
+        return False
+    if type(part).__name__ == "Chip":
+        return switches.get(f.name) == value
+    if f.name in ("batch", "prefill_chunk_tokens", "weight_bits", "activation_bits", "kv_bits"):
+        return False
+    return value in (-1.0, 0.0) or (f.default is not dataclasses.MISSING and value == f.default)
+
+
+def _join(shape: tuple[Any, ...], numbers: Any) -> Any:
+    """Rebuild a dataclass; `numbers` yields the run-time values in order."""
+    cls, fields = shape
+    values: dict[str, Any] = {}
+    for name, static in fields:
+        if isinstance(static, tuple):
+            values[name] = tuple(_join(s, numbers) for s in static)
+        else:
+            values[name] = next(numbers) if static is None else static
+    return cls(**values)
+
+
+def _evaluate(skeleton: Skeleton, numbers: Any, theta: Any) -> Any:
+    rest = iter([numbers[i] for i in range(numbers.shape[0])])
+    parts = {name: _join(shape, rest) for name, shape in skeleton.parts}
+    own = {name: next(rest) for name in skeleton.numbers}
+    constants = {name: theta[i] for i, name in enumerate(skeleton.theta)}
+    return EQUATIONS[skeleton.equation](parts, own, dict(skeleton.static), constants)
+
+
+@functools.cache
+def _compiled(skeleton: Skeleton) -> Any:
+    def single(numbers: Any, theta: Any) -> Any:
+        value, sequences = _evaluate(skeleton, numbers, theta)
+        return jnp.asarray(value, jnp.float64), jnp.asarray(sequences, jnp.float64)
+
+    return jax.jit(jax.vmap(single, in_axes=(None, 0)), compiler_options=_COMPILER_OPTIONS)

@@ -1,0 +1,160 @@
+"""The predicted value of a case, in the unit of its measurement, as pure functions for JAX.
+
+Each takes the case's parts and numbers (traced), what it may branch on (static) and theta, and
+returns the value and, for serving, how many sequences the KV cache holds (0 elsewhere).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from hwmodel.collectives import fabric, lay_out
+from hwmodel.ops import Collective, Matmul, Vector
+from hwmodel.step import time_steps
+from models.lowering import prefill_phase
+from models.lowering.model import kv_bytes_per_sequence_per_chip
+from models.performance import Point, evaluate
+
+Number = Any
+Values = Mapping[str, Any]
+Result = tuple[Number, Number]
+HOST_STEP_S, HOST_SEQUENCE_S = "host_step_s", "host_sequence_s"
+"""Entries of theta that the equations take beside the constants: one stack's host time."""
+
+
+def alone(theta: Values) -> dict[str, Number]:
+    """theta for an operator that runs by itself: its operands start and end in HBM, and nothing
+    before it can prefetch them."""
+    return {
+        **theta,
+        "prologue_exposed_fraction": 1.0,
+        "step_mxu_fraction": 1.0,
+        "dma_latency_exposed_fraction": 1.0,
+        "activation_resident_fraction": 0.0,
+    }
+
+
+def matmul(parts: Values, n: Values, static: Values, theta: Values) -> Result:
+    """Seconds of one matmul; a host-timed one includes its dispatch."""
+    op = Matmul(name="matmul", count=1.0, m=n["m"], k=n["k"], n=n["n"])
+    (step,) = time_steps(parts["chip"], alone(theta), {}, [[op]])
+    return step.seconds + n["host"] * theta["host_dispatch_s"], 0.0
+
+
+def blocked_matmul_s(case: Any, theta: Mapping[str, float]) -> float:
+    """Seconds of a matmul whose blocks are stated, by the tile rung, which plays such blocks."""
+    from hwmodel.tilesim.single import matmul_s
+
+    n, blocks = case.numbers, dict(case.static)["blocks"]
+    device = matmul_s(case.parts["chip"], alone(theta), n["m"], n["k"], n["n"], blocks=blocks)
+    return device + n["host"] * theta["host_dispatch_s"]
+
+
+def hbm_copy(parts: Values, n: Values, static: Values, theta: Values) -> Result:
+    """Seconds to read and write `bytes_moved` in all."""
+    op = Vector(name="copy", count=1.0, vpu_ops=0.0, hbm_bytes=n["bytes_moved"])
+    (step,) = time_steps(parts["chip"], alone(theta), {}, [[op]])
+    return step.seconds, 0.0
+
+
+def collective(parts: Values, n: Values, static: Values, theta: Values) -> Result:
+    """Seconds of one collective over neighbouring chips."""
+    links = fabric(parts["chip"], theta, (n["torus_x"], n["torus_y"], n["torus_z"]))
+    axes = lay_out(links, {"group": (1.0, n["group"])})
+    op = Collective(
+        name="collective",
+        count=1.0,
+        kind=static["op"],
+        axis="group",
+        payload_bytes=n["payload_bytes"],
+        hides="nothing",
+    )
+    (step,) = time_steps(parts["chip"], alone(theta), axes, [[op]])
+    return step.seconds, 0.0
+
+
+def training(parts: Values, n: Values, static: Values, theta: Values) -> Result:
+    """A training step, in the form in which its metric is published."""
+    from models.training import evaluate_training
+
+    point = evaluate_training(
+        parts["chip"],
+        parts["architecture"],
+        parts["variant"],
+        parts["deployment"],
+        parts["training"],
+        theta,
+        jnp.nan,
+    )
+    step_s, forward_s = point.metrics["train_step_s"], point.metrics["forward_step_s"]
+    return _training_value(static["metric"], step_s, forward_s, n, parts), 0.0
+
+
+def _training_value(
+    metric: str, step_s: Number, forward_s: Number, n: Values, parts: Values
+) -> Number:
+    if metric == "forward":
+        return forward_s
+    if metric == "mlperf_block_s":
+        return n["steps"] * step_s + n["evaluations"] * forward_s
+    if metric == "step_s":
+        return step_s
+    achieved = n["flops"] / step_s / parts["deployment"].chips
+    if metric == "mfu":
+        return achieved / parts["chip"].peak_bf16_flops
+    return achieved / 1e12
+
+
+def serving(parts: Values, n: Values, static: Values, theta: Values) -> Result:
+    """Steady-state serving, with the host time of the software in every step."""
+    d, w = parts["deployment"], parts["workload"]
+    point = evaluate(parts["chip"], parts["architecture"], parts["variant"], d, w, theta, jnp.nan)
+    host_s, sequence_s = theta[HOST_STEP_S], theta[HOST_SEQUENCE_S]
+    sequences = d.batch / d.data
+    decode_s = point.metrics["decode_step_s"] + host_s + sequence_s * sequences
+    chunk_s = point.metrics["prefill_step_s"] + host_s + sequence_s
+    if static["mixed"]:
+        # A chunk rides on a decode step: weights are read, and the host works, once for both.
+        read_s = point.metrics["weight_bytes_per_chip"] / (
+            parts["chip"].hbm_bandwidth_bytes_per_s * theta["hbm_sustained_fraction"]
+        )
+        chunk_s = jnp.maximum(point.metrics["prefill_step_s"] - read_s, 0.0) + sequence_s
+    prompt_s = prefill_phase(d, w).steps * chunk_s
+    prompts_s = sequences * prompt_s / d.request_groups
+    cycle_s = prompts_s + w.output_tokens * decode_s
+    if static["metric"] == "tpot_s" and static["kind"] == "serve":
+        value = (cycle_s - prompt_s) / w.output_tokens
+    else:
+        value = {
+            "ttft_s": n["clients"] * prompt_s / d.request_groups,  # clients that only prefill
+            "itl_s": decode_s,
+            "tpot_s": decode_s,
+            "latency_s": prompts_s if static["kind"] == "prefill" else w.output_tokens * decode_s,
+            "out_tok_s_total": d.batch * w.output_tokens / cycle_s,
+            "tok_s_total": d.batch * (w.prompt_tokens + w.output_tokens) / cycle_s,
+        }[static["metric"]]
+    return value, sequences_in_memory(parts, point, theta)
+
+
+def sequences_in_memory(parts: Values, point: Point, theta: Values) -> Number:
+    """How many sequences of full length the KV cache of all chips holds, at least one."""
+    d = parts["deployment"]
+    per_sequence = kv_bytes_per_sequence_per_chip(
+        parts["architecture"], parts["variant"], d, parts["workload"]
+    )
+    cached = per_sequence * d.microbatch_per_group * d.pipeline
+    usable = parts["chip"].hbm_bytes * theta["hbm_usable_fraction"]
+    fit = jnp.floor((usable - (point.metrics["hbm_used_bytes"] - cached)) / per_sequence)
+    return jnp.maximum(fit, 1.0) * d.data * d.request_groups
+
+
+EQUATIONS: dict[str, Callable[[Values, Values, Values, Values], Result]] = {
+    "matmul": matmul,
+    "hbm_copy": hbm_copy,
+    "collective": collective,
+    "training": training,
+    "serving": serving,
+}

@@ -1,0 +1,1 @@
+"""Measured rows with their sources, and what was fitted to them."""
