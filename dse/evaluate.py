@@ -19,7 +19,7 @@ from dse.scoring.assignment import Assignment, build, reference_row
 from dse.scoring.batch import REASON_CODES, BatchResult
 from dse.scoring.cache import enable_compilation_cache
 from dse.scoring.explain import operators
-from dse.scoring.feasibility import outcomes, probabilities
+from dse.scoring.feasibility import DRAWS, SEED, outcomes, probabilities
 from dse.scoring.repair import nearest_legal
 from dse.scoring.shortlist import shortlist
 from dse.scoring.solve import Solved, solve
@@ -28,6 +28,7 @@ from dse.spec import SolveSpec, StudySpec
 from dse.spec.load import LIST_PRICES
 from dse.spec.study import TILE
 from dse.validation.evidence import Case
+from hwmodel import theta
 from models.legality import REASONS
 from search_spaces.space import Space
 
@@ -149,7 +150,8 @@ class Scorer:
     def _outcomes(self, rows: Sequence[Indices]) -> list[Outcomes]:
         """The full rows of each assignment under paired draws. Those of the front and of the known
         chip are kept: probabilities and intervals are asked for one after the other."""
-        key = tuple(full.tobytes() for full in rows)
+        constants = theta.draws(DRAWS, SEED)
+        key = (*(full.tobytes() for full in rows), *(c.tobytes() for c in constants.values()))
         if key not in self._drawn:
             if len(self._drawn) > 1:
                 self._drawn.clear()
