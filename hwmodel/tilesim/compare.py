@@ -65,9 +65,10 @@ def _largest(row: Mapping[str, Any], operator: TileOperator) -> str:
         return "neighbours"
     there = {engine: float(row.get(engine, 0.0)) for engine in ENGINES}
     here = {engine: float(getattr(operator, engine)) for engine in ENGINES}
-    bound = max(here, key=here.__getitem__)
+    slower = here if max(here.values()) >= max(there.values()) else there
+    bound = max(slower, key=slower.__getitem__)
     parts = {
-        bound: here[bound] - max(there.values()),
+        bound: max(here.values()) - max(there.values()),
         "ends": operator.fixed_s - float(row.get("fixed_s", 0.0)),
         "neighbours": operator.time_s - operator.alone_s,
     }
