@@ -43,7 +43,11 @@ def study_over_all_knobs(model: str, folder: Path):
 
     architecture = load_model(model)
     sections = {
-        section: [n for n, e in entries(section).items() if lacking(e, architecture) is None]
+        section: [
+            n
+            for n, e in entries(section).items()
+            if lacking(e, architecture) is None and e.workload != "train"
+        ]
         for section in ("chip", "model", "deployment")
     }
     bands = {"head_dim", "kv_heads", "layer_share", "window_share", "kv_format", "nm_sparsity"}
