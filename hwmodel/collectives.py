@@ -6,7 +6,8 @@ S_{d+1}) / max(c, S_d), with S the cumulative torus sizes. Whatever exceeds the 
 
 Costs follow the Scaling Book: with bidirectional axis bandwidth W, all-gather and reduce-scatter of
 V bytes take V / W, all-reduce 2 V / W, all-to-all V / 4 W on a ring; without wrap-around twice as
-long; an axis over several torus dimensions uses the links of all of them.
+long; an axis over several torus dimensions uses the links of all of them. A collective starts
+once, passes its hops, and cannot overlap its first chunk: small ones take twice their transfer.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Fabric:
     hop_latency_s: Number
     dcn_latency_s: Number
     fixed_s: Number
+    fill_s: Number
     switched: Number
     domain_chips: Number
     row_tile: Number = 0.0
@@ -68,6 +70,7 @@ def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
         hop_latency_s=chip.ici_hop_latency_s,
         dcn_latency_s=chip.dcn_latency_s,
         fixed_s=theta["collective_fixed_s"],
+        fill_s=theta["collective_fill_s"],
         switched=chip.ici_switched,
         domain_chips=chip.ici_max_chips,
         row_tile=chip.mxu_row_tile,
@@ -271,6 +274,8 @@ def traffic_cost(
     latency_s = passes * (a.send_latency_s if pattern == "send" else a.latency_s)
     if pattern == "sum":  # both passes of an all-reduce are one kernel: it starts once
         latency_s = latency_s - passes / 2 * jnp.where(a.per_ici < 1, a.fabric.fixed_s, 0.0)
+    # The first chunk crosses before anything overlaps; chunks have a largest size.
+    latency_s = latency_s + jnp.minimum(transfer_s, passes * a.fabric.fill_s)
     if a.fabric.protocols is not None:
         driven = _driven(a, pattern, volume_bytes, passes, per_byte[2])
         blocks = (a.fabric.row_tile > 0) & (a.fabric.switched > 0)

@@ -21,6 +21,7 @@ from hwmodel.ops import Collective, CollectiveKind
 THETA = theta.central()
 ACHIEVED = THETA["collective_bandwidth_fraction"]
 V6E, V5P, H100 = (presets.load(n) for n in ("v6e", "v5p", "h100"))
+FILL = THETA["collective_fill_s"]
 DCN = 12.5e9 * THETA["dcn_bandwidth_fraction"]
 LINK = 100e9 * ACHIEVED  # one direction of one link of v6e and v5p
 BYTES = 64e6
@@ -133,15 +134,25 @@ def test_an_all_to_all_over_two_dimensions_is_bound_by_the_longer() -> None:
 
 
 def test_latency_counts_hops_and_one_start() -> None:
-    hop, start = V6E.ici_hop_latency_s, THETA["collective_fixed_s"]
+    hop, once = V6E.ici_hop_latency_s, THETA["collective_fixed_s"]
+    start = once + FILL
     ring = _axis(V6E, (16, 16, 1), 1, 16)
     assert _cost(ring, "all_gather")["latency_s"] == pytest.approx(7.5 * hop + start)
     line = _axis(V6E, (8, 8, 1), 1, 8)
     assert _cost(line, "all_gather")["latency_s"] == pytest.approx(7 * hop + start)
     plane = _axis(V6E, (8, 4, 1), 1, 32)
     assert _cost(plane, "all_gather")["latency_s"] == pytest.approx((7 + 3) * hop + start)
-    assert _cost(line, "all_reduce")["latency_s"] == pytest.approx(2 * 7 * hop + start)
+    assert _cost(line, "all_reduce")["latency_s"] == pytest.approx(2 * 7 * hop + once + 2 * FILL)
     assert _cost(line, "permute")["latency_s"] == pytest.approx(hop + start)
+
+
+def test_the_first_chunk_of_a_collective_overlaps_with_nothing() -> None:
+    axis = _axis(V6E, (16, 16, 1), 1, 16)
+    fixed = 7.5 * V6E.ici_hop_latency_s + THETA["collective_fixed_s"]
+    small = traffic_cost(axis, "gather", 1e4, 1.0)
+    assert float(small["latency_s"]) == pytest.approx(fixed + float(small["transfer_s"]))
+    many = traffic_cost(axis, "gather", 1e9, 10.0)
+    assert float(many["latency_s"]) == pytest.approx(10 * (fixed + FILL))
 
 
 def test_what_leaves_the_slice_crosses_dcn() -> None:
@@ -153,7 +164,7 @@ def test_what_leaves_the_slice_crosses_dcn() -> None:
     assert cost["transfer_s"] == pytest.approx(on_ici / (2 * LINK) + on_dcn / DCN)
     assert (cost["ici_bytes"], cost["dcn_bytes"]) == (on_ici, on_dcn)
     assert cost["latency_s"] == pytest.approx(
-        6 * V6E.ici_hop_latency_s + THETA["collective_fixed_s"] + V6E.dcn_latency_s
+        6 * V6E.ici_hop_latency_s + THETA["collective_fixed_s"] + FILL + V6E.dcn_latency_s
     )
 
 
@@ -162,7 +173,7 @@ def test_an_axis_between_slices_uses_dcn_only() -> None:
     cost = _cost(axis, "all_gather")
     assert cost["ici_bytes"] == 0
     assert cost["transfer_s"] == pytest.approx(BYTES * 3 / 4 / DCN)
-    assert cost["latency_s"] == pytest.approx(V6E.dcn_latency_s)
+    assert cost["latency_s"] == pytest.approx(V6E.dcn_latency_s + FILL)
     exchange = _cost(axis, "all_to_all")
     assert exchange["transfer_s"] == pytest.approx(BYTES * 3 / 4 / DCN)
     send = _cost(axis, "permute")
