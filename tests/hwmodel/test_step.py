@@ -152,7 +152,7 @@ def test_a_vector_operator() -> None:
 
 MATMUL = Matmul(name="mm", count=1.0, m=4096.0, k=4096.0, n=4096.0)
 VECTOR = Vector(name="v", count=1.0, vpu_ops=1e8)
-LATENCY_S = 3 * V6E.ici_hop_latency_s + THETA["collective_fixed_s"]
+LATENCY_S = 3 * V6E.ici_hop_latency_s + THETA["collective_fixed_s"] + THETA["collective_fill_s"]
 
 
 def _gather(payload: float, hides: str) -> Collective:
