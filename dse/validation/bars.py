@@ -16,11 +16,14 @@ import numpy as np
 
 from dse.validation import statistics
 from dse.validation.intervals import COVERAGE
-from dse.validation.record import Record
+from dse.validation.record import KINDS, Record
 from dse.validation.statistics import Figure
 
 LEFT_OUT_LIMIT = 0.12
 RANK_LIMIT = 0.8
+FEWEST_OF_A_KIND = 4
+"""Rows below which a kind has no width of its own in the table."""
+
 WIDTH_LIMIT = 2.0
 """Largest half-width of intervals over the median error of the same rows."""
 
@@ -176,14 +179,16 @@ def _by_peak(own: float | None, plain: float | None) -> str:
 
 
 def _interval_lines(records: Sequence[Record], unfitted: bool) -> list[Line]:
+    """Coverage of all intervals of TPU and of GPU rows, and their width: pooled, and against the
+    error of each kind, since a pooled ratio compares the width of one kind with the error of
+    another."""
     lines = []
     for family, title in (("tpu", "TPU"), ("gpu", "GPU")):
         rows = [r for r in records if r.kind.startswith("gpu") == (family == "gpu")]
         rows = [r for r in rows if r.confidence != "C" and r.low is not None]
         rows = [r for r in rows if unfitted or r.held_out]
         found = statistics.summarise(rows, unfitted=True)
-        facts: dict[str, Any] = {"n": len(rows), "groups": found.groups}
-        cover, ratio = found.coverage, found.width_ratio
+        cover = found.coverage
         holds = None
         if cover.low is not None and cover.high is not None:
             holds = bool(cover.low <= COVERAGE <= cover.high)
@@ -195,21 +200,31 @@ def _interval_lines(records: Sequence[Record], unfitted: bool) -> list[Line]:
                 target=f"interval has {COVERAGE:.0%}",
                 figure=cover,
                 met=holds,
-                **facts,
+                n=len(rows),
+                groups=found.groups,
             )
         )
-        lines.append(
-            Line(
-                name=f"width_{family}",
-                title=f"80 % intervals, {title} rows never fitted",
-                statistic="half-width / median error",
-                target=f"<= {WIDTH_LIMIT:g}",
-                figure=ratio,
-                met=None if ratio.value is None else ratio.value <= WIDTH_LIMIT,
-                **facts,
-            )
-        )
+        lines.append(_width_line(f"width_{family}", f"{title} rows never fitted, pooled", rows))
+        for kind in KINDS:
+            own = [r for r in rows if r.kind == kind]
+            if len(own) >= FEWEST_OF_A_KIND:
+                lines.append(_width_line(f"width_{kind}", f"{kind} rows never fitted", own))
     return lines
+
+
+def _width_line(name: str, what: str, rows: Sequence[Record]) -> Line:
+    found = statistics.summarise(rows, unfitted=True)
+    ratio = found.width_ratio
+    return Line(
+        name=name,
+        title=f"80 % intervals, {what}",
+        statistic="half-width / median error",
+        target=f"<= {WIDTH_LIMIT:g}",
+        figure=ratio,
+        met=None if ratio.value is None else ratio.value <= WIDTH_LIMIT,
+        n=len(rows),
+        groups=found.groups,
+    )
 
 
 def _groups(rows: Sequence[Record]) -> int:

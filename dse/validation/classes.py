@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 PARENTS: Mapping[str, str] = {
     "matmul": "microbenchmark",
+    "matmul_host": "microbenchmark",
     "hbm": "microbenchmark",
     "collective": "microbenchmark",
     "train_dense": "train",

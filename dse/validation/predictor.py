@@ -136,7 +136,7 @@ def _bars(m: Measurement, c: Case) -> tuple[str, ...]:
     """The lines of the bar table that a row counts for."""
     bars = []
     counted = m.confidence in ("A", "B")
-    if c.kind in ("matmul", "hbm") and counted and m.tpu in ("v5e", "v6e", "v7x"):
+    if c.kind in ("matmul", "matmul_host", "hbm") and counted and m.tpu in ("v5e", "v6e", "v7x"):
         bars.append("microbenchmarks")
     if m.workload_kind == "train" and counted:
         bars.append("train_all_ab")

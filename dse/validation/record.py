@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 KINDS = (
     "matmul",
+    "matmul_host",
     "hbm",
     "collective",
     "train_dense",
