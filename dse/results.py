@@ -436,7 +436,7 @@ def _flat(point: Point) -> dict[str, Any]:
 
 def _ends(point: Point) -> dict[str, float]:
     """Both ends of each interval."""
-    found = {}
+    found: dict[str, float] = {}
     for name, interval in (point.intervals or {}).items():
         found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     return found

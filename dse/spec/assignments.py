@@ -14,7 +14,14 @@ from dse.spec.quality import check_training_tokens, read_assumptions, with_bands
 from dse.spec.schema import AssignmentPart, DeploymentPart, ModelPart, SolvePart
 from dse.spec.study import AssignmentSpec, SolveSpec
 from dse.spec.text import Path
-from dse.spec.workloads import check_metric, check_suits, kind_of, longest_sequence, read_workload
+from dse.spec.workloads import (
+    check_experts,
+    check_metric,
+    check_suits,
+    kind_of,
+    longest_sequence,
+    read_workload,
+)
 from search_spaces.applies import lacking
 from search_spaces.catalog import find
 from search_spaces.conditions import conditioned, dead_reason, leaves_neutral, missing_companion
@@ -46,6 +53,7 @@ def read_assignment(
             f"{length.what} {length.tokens:g} tokens, and {architecture.name} takes at most "
             f"{architecture.max_context_tokens:g} (max_position_embeddings); shorten them",
         )
+    check_experts(workload, architecture, (*path, "workload"), problems)
     kind = kind_of(workload)
     model_knobs = _model_knobs(part.model, architecture, kind, (*path, "model"), problems)
     sampled, fixed, solve = _deployment(

@@ -72,6 +72,7 @@ class TrainPart(Part):
     master_weight_bits: Any = 32
     moment_bits: Any = 64
     expert_imbalance: Any = 1
+    expert_capacity: Any = 0
 
 
 class TrainingPart(Part):

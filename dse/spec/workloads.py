@@ -10,6 +10,7 @@ from dse.metrics import metrics
 from dse.spec.problems import Problems
 from dse.spec.schema import TrainingPart, TrainPart, WorkloadPart
 from dse.spec.text import Path
+from models.architecture import Architecture, MoE
 from models.workload import Training, Workload
 from search_spaces.catalog import find
 from search_spaces.errors import SpaceError
@@ -87,12 +88,44 @@ def _training(part: TrainPart, path: Path, problems: Problems) -> Training | Non
                     raise SpaceError(f"{name}: {raw} is above {high}")
             elif name == "expert_imbalance":
                 values[name] = _at_least(raw, 1, "", name)
+            elif name == "expert_capacity":
+                values[name] = _capacity(raw)
             else:
                 unit = "sequences" if name == "global_batch" else "tokens"
                 values[name] = _whole(raw, 1, unit, name)
     if len(values) < len(TrainPart.model_fields):
         return None
     return Training(**values)
+
+
+def _capacity(raw: object) -> float:
+    """A capacity factor: 0, dropless, or room for at least every expert's even share."""
+    factor = parse_quantity(raw, "", "expert_capacity")
+    if factor != 0 and factor < 1:
+        raise SpaceError(
+            f"expert_capacity: {raw} is below 1, an even share; say 0 where no token is dropped"
+        )
+    return factor
+
+
+def check_experts(
+    workload: Workload | Training, architecture: Architecture, path: Path, problems: Problems
+) -> None:
+    """Record a capacity of experts that the model lacks, or beyond every token for every one."""
+    if not workload.expert_capacity:
+        return
+    where = (*path, "train", "expert_capacity")
+    blocks = [f for f in architecture.feed_forwards if isinstance(f, MoE)]
+    if not blocks:
+        problems.add(where, f"{architecture.name} has no routed experts; leave expert_capacity out")
+        return
+    most = max(block.experts / block.top_k for block in blocks)
+    if workload.expert_capacity > most:
+        problems.add(
+            where,
+            f"expert_capacity: {workload.expert_capacity:g} is above {most:g}, at which every "
+            f"expert of {architecture.name} has room for every token",
+        )
 
 
 def _at_least(raw: object, least: float, unit: str, name: str) -> float:

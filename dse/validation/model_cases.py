@@ -16,7 +16,7 @@ from dse.validation.cases import Case, torus
 from dse.validation.measurements import Measurement, MissingField
 from hwmodel.chip import Chip
 from hwmodel.ops import BF16, FP8, INT8
-from models.architecture import Architecture, Attention, MoE
+from models.architecture import Architecture, MoE
 from models.deployment import Deployment
 from models.variants import NEUTRAL, Variant
 from models.workload import Training, Workload
@@ -150,10 +150,9 @@ def _training(m: Measurement, chip: Chip, arch: Architecture) -> Case:
     )
     numbers = {"flops": 0.0, "steps": 0.0, "evaluations": 0.0}
     if m.metric_std in ("mfu", "tflops_per_chip"):
-        count = m.text("flop_count")
-        share = {"full": 1.0, "causal": 0.5}[count]
+        causal = {"full": 0.0, "causal": 1.0}[m.text("flop_count")]
         tokens = training.sequence_tokens * training.global_batch
-        numbers["flops"] = tokens * model_flops_per_token(arch, training.sequence_tokens, share)
+        numbers["flops"] = tokens * needed_flops_per_token(arch, training.sequence_tokens, causal)
     elif m.metric_std == "mlperf_block_s":
         numbers["steps"] = MLPERF_BLOCK_SEQUENCES / training.global_batch
         numbers["evaluations"] = MLPERF_EVAL_SEQUENCES / training.global_batch
@@ -198,24 +197,15 @@ def _moments(m: Measurement, weight_bits: float) -> float:
     return 2 * weight_bits
 
 
-def model_flops_per_token(arch: Architecture, tokens: float, attended_share: float) -> float:
-    """FLOPs per token of a training step as published model-FLOP counts have them.
+def needed_flops_per_token(arch: Architecture, tokens: float, causal: float) -> float:
+    """FLOPs per token of a training step as published model-FLOP counts have them
+    (`models.training.flops`), attention counted causally or in full."""
+    import jax
 
-    3 · (2 W + 2 a S · sum over layers of heads · (qk + v) width): W the weights a token is
-    multiplied with, a the share of the S tokens that count as attended (1 full, 0.5 causal).
-    Rematerialisation and embedding lookups are not counted (research notes on MaxText's definition,
-    PR #1988).
-    """
-    from models.architecture import parameters_active
+    from models.training.flops import flops_per_token
 
-    looked_up = arch.vocab * arch.hidden * (1 - arch.tied_embeddings)
-    weights = parameters_active(arch) - looked_up - arch.embedding_extra_parameters
-    attention = 0.0
-    for mixer in arch.mixers:
-        if isinstance(mixer, Attention):
-            width = mixer.qk_head_dim + mixer.v_head_dim
-            attention += float(mixer.layers * mixer.q_heads * width)
-    return 3 * (2 * float(weights) + 2 * attended_share * tokens * attention)
+    with jax.enable_x64(True):
+        return float(flops_per_token(arch, tokens, causal))
 
 
 def _variant(compute: str, kv: str, weight_bits: float) -> Variant:
@@ -256,7 +246,7 @@ def _serving(m: Measurement, chip: Chip, arch: Architecture) -> Case:
     assumed: list[str] = []
     shards = 1.0
     if m.attn_dp == m.tp == m.chips:  # the same chips hold the KV cache of different sequences
-        shards, m = m.attn_dp, dataclasses.replace(m, attn_dp=1.0)
+        shards, m = m.number("attn_dp"), dataclasses.replace(m, attn_dp=1.0)
     degrees = _in_chips(m, "tp", "attn_dp", "dp", "fsdp", "pp", "cp")
     group = degrees["tp"] * degrees["attn_dp"]
     experts = m.number("ep") > 1

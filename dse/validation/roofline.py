@@ -2,8 +2,8 @@
 
 max(FLOPs / peak, bytes / bandwidth) with published peaks, perfect scaling over chips, and nothing
 else: no tiles, launches, collectives, recomputation or overlap. For a training step the FLOPs are
-the model FLOPs (6 per weight and token, attention counted causally), for serving a request's
-prefill and decode steps bound one by one.
+the model FLOPs (6 per weight and token, and attention over what each token sees), for serving a
+request's prefill and decode steps are bound one by one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from dse.validation.cases import Case
-from dse.validation.model_cases import model_flops_per_token
+from dse.validation.model_cases import needed_flops_per_token
 from models.architecture import (
     kv_bytes_per_token,
     parameters_active,
@@ -57,7 +57,7 @@ def _training(case: Case) -> tuple[float, float, Any]:
     t, d = case.parts["training"], case.parts["deployment"]
     metric = dict(case.static)["metric"]
     tokens = t.sequence_tokens * t.global_batch
-    step = tokens * model_flops_per_token(arch, t.sequence_tokens, 0.5)
+    step = tokens * needed_flops_per_token(arch, t.sequence_tokens, t.causal)
     forward = step / 3
     flops = forward if metric == "forward" else step
     if metric == "mlperf_block_s":

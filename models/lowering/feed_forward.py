@@ -169,7 +169,8 @@ def _experts(s: Shared, f: MoE, w: Workload, side: Number, suffix: str) -> list[
     width = ceil_div(f.expert_width, d.tensor)
     experts = ceil_div(f.experts, d.expert)
     hit = hit_share(f, p.ffn_tokens)
-    load, ragged = w.expert_imbalance, 1.0
+    load = w.expert_imbalance
+    ragged: Number = 1.0
     if not is_zero(w.expert_capacity):
         load = jnp.where(w.expert_capacity > 0, w.expert_capacity, load)
         ragged = jnp.where(w.expert_capacity > 0, 0.0, 1.0)

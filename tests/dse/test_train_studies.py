@@ -60,6 +60,14 @@ BAD = [
      "a size in GB"),
     ("global_batch: 64", "global_batch: 64, moment_bits: 128", "train:",
      "workload.train.moment_bits", "moment_bits: 128 is above 64"),
+    ("global_batch: 64", "global_batch: 64, expert_capacity: 0.5", "train:",
+     "workload.train.expert_capacity", "expert_capacity: 0.5 is below 1, an even share"),
+    ("global_batch: 64", "global_batch: 64, expert_capacity: 1.25", "train:",
+     "workload.train.expert_capacity", "has no routed experts; leave expert_capacity out"),
+    ("model: llama3__Meta-Llama-3.1-8B\nworkload:\n  train: {sequence_tokens: 8 ktokens, ",
+     "model: mixtral__Mixtral-8x7B-v0.1\nworkload:\n  train: {expert_capacity: 5, sequence_tokens: "
+     "8 ktokens, ", "train:", "workload.train.expert_capacity",
+     "expert_capacity: 5 is above 4, at which every expert"),
     ("sequence_tokens: 8 ktokens", "sequence_tokens: 1e6", "train:",
      "workload.train.sequence_tokens", "takes at most 131072"),
     ("    remat: default", "    batch: [1, 2]", " batch:", "deployment.knobs.batch",
@@ -153,6 +161,15 @@ def test_the_batch_and_a_single_evaluation_agree() -> None:
             assert found == pytest.approx(float(point.metrics[metric]), rel=1e-9), metric
         worst = max(float(amount) for amount in point.violations.values())
         assert result.worst[i] == pytest.approx(worst, rel=1e-9, abs=1e-6)
+
+
+def test_a_capacity_is_part_of_the_workload() -> None:
+    text = edited("llama3__Meta-Llama-3.1-8B", "mixtral__Mixtral-8x7B-v0.1", STUDY)
+    capacities = []
+    for more in ("", ", expert_capacity: 0", ", expert_capacity: 1.25"):
+        workload = read(edited("global_batch: 64", f"global_batch: 64{more}", text))
+        capacities.append(workload.assignments[0].workload.expert_capacity)
+    assert capacities == [0, 0, 1.25]
 
 
 @pytest.fixture(scope="module")

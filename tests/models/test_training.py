@@ -15,7 +15,7 @@ import pytest
 from hwmodel import presets, theta
 from hwmodel.chip import Chip
 from hwmodel.ops import FP8
-from hwmodel.step import StepTime
+from hwmodel.step import OperatorTime, StepTime
 from models.architecture import Architecture, Attention, DenseFFN
 from models.deployment import Deployment
 from models.huggingface import load
@@ -438,3 +438,29 @@ def test_the_rung_is_traced_batched_and_differentiated() -> None:
     assert float(fast) == pytest.approx(float(seconds(V6E.clock_hz)), rel=1e-9)
     assert float(slow) > float(fast)
     assert float(slope) < 0
+
+
+@pytest.mark.parametrize("capacity", [1.0, 1.25, 4.0])
+def test_a_capacity_factor_makes_equal_groups(capacity: float) -> None:
+    """Every expert computes `capacity` times its even share of rows, issued like a dense product:
+    a factor of 1 takes `grouped_mxu_fraction` of the cycles of ragged groups."""
+
+    def up(factor: float) -> OperatorTime:
+        d = _deployment(expert=4.0, attention_data=4.0, fsdp=4.0)
+        step = _point("Mixtral-8x7B-v0.1", d=d, expert_capacity=factor).step
+        (found,) = (op for op in step.operators if op.name == "experts up")
+        return found
+
+    dropless, equal = up(0.0), up(capacity)
+    assert float(equal.flops) == pytest.approx(capacity * float(dropless.flops))
+    ratio = float(equal.mxu_s) / float(dropless.mxu_s)
+    assert ratio == pytest.approx(capacity * THETA["grouped_mxu_fraction"], rel=0.01)
+
+
+def test_padded_groups_are_kept_and_cost_memory() -> None:
+    d = _deployment(expert=4.0, attention_data=4.0, fsdp=4.0)
+    kept = [
+        _metric("kept_bytes_per_chip", "Mixtral-8x7B-v0.1", d=d, expert_capacity=c, save_mlp_up=1.0)
+        for c in (0.0, 1.0, 2.0)
+    ]
+    assert kept[0] == pytest.approx(kept[1]) and kept[2] > kept[1]
