@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from search_spaces.knob import Knob
 
 ANALYTICAL = (
-    "All numbers are of the analytical rung: equations with published or estimated constants, "
-    "not yet calibrated against measured kernels."
+    "All numbers are of the analytical rung: equations whose constants are published, estimated or "
+    "fitted to measurements. dse validate shows how far off they are for each kind of work."
 )
 
 TILE = (

@@ -28,6 +28,8 @@ PARENTS: Mapping[str, str] = {
     "gpu_moe": "gpu_kernel",
     "gpu_collective": "gpu_kernel",
     "gpu_kernel": "gpu",
+    "gpu_ttft": "gpu_serving",
+    "gpu_tpot": "gpu_serving",
     "gpu_serving": "gpu",
 }
 """The class above each class; `tpu` and `gpu` have none."""
@@ -44,6 +46,8 @@ NAMES: Mapping[str, str] = {
     "tpu": "all TPU rows",
     "gpu": "all GPU rows",
     "gpu_serving": "GPU serving",
+    "gpu_ttft": "GPU time to first token",
+    "gpu_tpot": "GPU time per output token",
 }
 """How a class is called in sentences, where its own name does not read well."""
 

@@ -25,7 +25,7 @@ from dse.validation.equations import EQUATIONS
 BATCH = 40
 """Thetas per call, padded: one compilation serves single predictions and derivatives alike."""
 
-_COMPILER_OPTIONS = {
+COMPILER_OPTIONS = {
     # Each skeleton is compiled for a few dozen evaluations: compile quickly, not well.
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
@@ -77,21 +77,21 @@ class Compiled:
 def compile_case(case: Case, theta_names: Sequence[str]) -> Compiled:
     """Split a case into its skeleton and numbers."""
     values: list[float] = []
-    parts = tuple((name, _split(part, values)) for name, part in sorted(case.parts.items()))
+    parts = tuple((name, split(part, values)) for name, part in sorted(case.parts.items()))
     names = tuple(sorted(case.numbers))
     values += [float(case.numbers[name]) for name in names]
     skeleton = Skeleton(case.equation, parts, names, case.static, tuple(theta_names))
     return Compiled(skeleton, np.array(values))
 
 
-def _split(part: Any, values: list[float]) -> tuple[Any, ...]:
+def split(part: Any, values: list[float]) -> tuple[Any, ...]:
     """The static shape of a dataclass; its other numbers are appended to `values` in order."""
     switches = neutral_values()
     shape: list[tuple[str, Any]] = []
     for f in dataclasses.fields(part):
         value = getattr(part, f.name)
         if isinstance(value, tuple):
-            shape.append((f.name, tuple(_split(v, values) for v in value)))
+            shape.append((f.name, tuple(split(v, values) for v in value)))
         elif isinstance(value, str):
             shape.append((f.name, ""))
         elif _is_neutral(part, f, float(value), switches):
@@ -112,13 +112,13 @@ def _is_neutral(part: Any, f: Any, value: float, switches: dict[str, float]) -> 
     return value in (-1.0, 0.0) or (f.default is not dataclasses.MISSING and value == f.default)
 
 
-def _join(shape: tuple[Any, ...], numbers: Any) -> Any:
+def join(shape: tuple[Any, ...], numbers: Any) -> Any:
     """Rebuild a dataclass; `numbers` yields the run-time values in order."""
     cls, fields = shape
     values: dict[str, Any] = {}
     for name, static in fields:
         if isinstance(static, tuple):
-            values[name] = tuple(_join(s, numbers) for s in static)
+            values[name] = tuple(join(s, numbers) for s in static)
         else:
             values[name] = next(numbers) if static is None else static
     return cls(**values)
@@ -126,7 +126,7 @@ def _join(shape: tuple[Any, ...], numbers: Any) -> Any:
 
 def _evaluate(skeleton: Skeleton, numbers: Any, theta: Any) -> Any:
     rest = iter([numbers[i] for i in range(numbers.shape[0])])
-    parts = {name: _join(shape, rest) for name, shape in skeleton.parts}
+    parts = {name: join(shape, rest) for name, shape in skeleton.parts}
     own = {name: next(rest) for name in skeleton.numbers}
     constants = {name: theta[i] for i, name in enumerate(skeleton.theta)}
     return EQUATIONS[skeleton.equation](parts, own, dict(skeleton.static), constants)
@@ -138,4 +138,4 @@ def _compiled(skeleton: Skeleton) -> Any:
         value, sequences = _evaluate(skeleton, numbers, theta)
         return jnp.asarray(value, jnp.float64), jnp.asarray(sequences, jnp.float64)
 
-    return jax.jit(jax.vmap(single, in_axes=(None, 0)), compiler_options=_COMPILER_OPTIONS)
+    return jax.jit(jax.vmap(single, in_axes=(None, 0)), compiler_options=COMPILER_OPTIONS)

@@ -77,7 +77,9 @@ def kind_of(name: str, *, moe: bool, gpu: bool) -> str:
     if name == "train":
         kind = "train_moe" if moe else "train_dense"
         return "gpu" if gpu else kind
-    return "gpu_serving" if gpu else name
+    if gpu:
+        return "gpu_ttft" if name == "prefill" else "gpu_tpot"
+    return name
 
 
 def interval(metric: str, value: float, case: Case, source: Calibration) -> Interval | None:

@@ -41,7 +41,7 @@ def _loss(theta: Theta) -> float:
     logs = [
         record.log_residual
         for record in gpu_serving.records(theta)
-        if record.notes == "tpot" and not record.held_out and record.log_residual is not None
+        if record.kind == "gpu_tpot" and not record.held_out and record.log_residual is not None
     ]
     return float(np.mean(np.sqrt(1 + (np.array(logs) / 0.1) ** 2)))
 
@@ -53,7 +53,7 @@ def fit(theta: Theta) -> dict[str, dict[str, float]]:
     rows: dict[str, list[tuple[float, float, float]]] = {}
     for record in gpu_serving.records(theta):
         known = record.predicted is not None and not record.stack.endswith(" nan")
-        if known and record.notes == "tpot" and not record.held_out and used(record.id):
+        if known and record.kind == "gpu_tpot" and not record.held_out and used(record.id):
             numbers = (record.predicted, record.measured, record.features["log_sequences"])
             rows.setdefault(record.stack, []).append(numbers)  # type: ignore[arg-type]
     pairs = {}

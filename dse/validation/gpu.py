@@ -31,9 +31,8 @@ BARS: Mapping[str, tuple[str, ...]] = {
 def records(theta: Theta | None = None, limit: int | None = None) -> list[Record]:
     """Every measured GPU row with its prediction, at most `limit` of each kind.
 
-    `theta` defaults to the central constants. Deployments are a seeded sample
-    (`dse.validation.gpu_serving.SAMPLE`) of those whose model is in the catalog, the others are
-    listed with the reason.
+    `theta` defaults to the central constants. Deployments whose model is not in the catalog, or
+    that lack a size, are listed with the reason.
     """
     constants = central() if theta is None else theta
     found = [r for kind in gpu_data.KINDS for r in kernels(kind, constants, limit)]

@@ -23,7 +23,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
+from dse.validation.compiled import COMPILER_OPTIONS, join, split
+from dse.validation.counting import counting
 from dse.validation.features import step_features
 from dse.validation.gpu_data import PACKAGE, read
 from dse.validation.record import Record
@@ -73,7 +76,7 @@ def records(theta: Theta, limit: int | None = None, with_host: bool = False) -> 
                     source=SOURCE,
                     stack=stack,
                     tpu=row["system"].removesuffix("_sxm"),
-                    kind="gpu_serving",
+                    kind=f"gpu_{what}",
                     model=row["model_path"],
                     confidence="B",
                     predicted=predicted,
@@ -82,7 +85,6 @@ def records(theta: Theta, limit: int | None = None, with_host: bool = False) -> 
                     roofline=roofline,
                     reason_if_skipped=reasons.get(i, ""),
                     features=numbers.get("features", {}),
-                    notes=what,
                 )
             )
     return found
@@ -179,51 +181,78 @@ def _dense(name: str) -> bool:
 def _evaluate(
     points: list[Point], theta: Theta
 ) -> dict[tuple[int, str], tuple[float, float, dict[str, Any]]]:
-    """Seconds, roofline and numbers by row and quantity; one compilation per architecture."""
+    """Seconds, roofline and numbers by row and quantity; one compilation per kind of model."""
     from dse.scoring.cache import enable_compilation_cache
 
     enable_compilation_cache()
+    groups: dict[Shape, list[tuple[Point, NDArray[np.float64]]]] = {}
+    for p in points:
+        shape, numbers = _split(p.model)
+        groups.setdefault(shape, []).append((p, numbers))
     found = {}
-    for model in sorted({p.model for p in points}):
-        mine = [p for p in points if p.model == model]
-        columns = {
-            name: np.array([p.numbers[name] for p in mine]) for name in sorted(mine[0].numbers)
-        }
-        chips = [load(p.chip.removesuffix("_sxm")) for p in mine]
-        fields = {f: np.array([getattr(c, f) for c in chips]) for f in CHIP_FIELDS}
-        out = _seconds(model, columns, fields, theta)
-        for i, p in enumerate(mine):
-            size = p.numbers["tensor"] * p.numbers["expert"]
-            tokens = p.numbers["batch"]
-            numbers = {
-                "sequences": tokens / p.numbers["attention_data"],
-                "features": step_features(
-                    float(chips[i].peak_bf16_flops),
-                    float(chips[i].hbm_bandwidth_bytes_per_s),
-                    size,
-                    tokens,
-                )
-                | {"log_sequences": math.log(tokens / p.numbers["attention_data"])},
-            }
-            for what in p.what:
-                seconds = float(out[what][i]), float(out[f"roofline_{what}"][i])
-                found[p.row, what] = (*seconds, numbers)
+    with counting("measured GPU deployments", len(points)) as count:
+        for shape, mine in groups.items():
+            chips = [load(p.chip.removesuffix("_sxm")) for p, _ in mine]
+            names = sorted(mine[0][0].numbers)
+            columns = {name: np.array([p.numbers[name] for p, _ in mine]) for name in names}
+            fields = {f: np.array([getattr(c, f) for c in chips]) for f in _CHIP_NUMBERS}
+            out = _seconds(shape, np.stack([n for _, n in mine]), columns, fields, theta)
+            for i, (p, _) in enumerate(mine):
+                numbers = _place(p, chips[i])
+                for what in p.what:
+                    seconds = float(out[what][i]), float(out[f"roofline_{what}"][i])
+                    found[p.row, what] = (*seconds, numbers)
+            count(len(mine))
     return found
 
 
+def _place(p: Point, chip: Chip) -> dict[str, Any]:
+    """Sequences of a replica, and the features of a deployment."""
+    tokens = p.numbers["batch"]
+    sequences = tokens / p.numbers["attention_data"]
+    features = step_features(
+        float(chip.peak_bf16_flops),
+        float(chip.hbm_bandwidth_bytes_per_s),
+        p.numbers["tensor"] * p.numbers["expert"],
+        tokens,
+    )
+    return {
+        "sequences": sequences,
+        "features": features | {"log_sequences": math.log(sequences)},
+    }
+
+
+Shape = tuple[Any, ...]
+"""What a compilation depends on: the blocks of a model (`dse.validation.compiled.split`)."""
+_CHIP_NUMBERS = tuple(f for f in CHIP_FIELDS if f != "cmem_bytes")  # no GPU has such a memory
 PADDED = 64
 """Rows of one call: one compilation serves any number of rows."""
 
 
+@functools.cache
+def _split(model: str) -> tuple[Shape, NDArray[np.float64]]:
+    """The shape of a model, and its numbers: weights at work and cache bytes of a token first."""
+    from models.architecture import kv_bytes_per_token, parameters_active
+
+    arch = _architecture(model)
+    values = [float(parameters_active(arch)), float(kv_bytes_per_token(arch, 16.0))]
+    return split(arch, values), np.array(values)
+
+
 def _seconds(
-    model: str, columns: dict[str, np.ndarray], fields: dict[str, np.ndarray], theta: Theta
+    shape: Shape,
+    models: NDArray[np.float64],
+    columns: dict[str, np.ndarray],
+    fields: dict[str, np.ndarray],
+    theta: Theta,
 ) -> dict[str, np.ndarray]:
-    count = len(next(iter(columns.values())))
+    count = len(models)
     pieces = []
     with jax.enable_x64(True):
         for start in range(0, count, PADDED):
             take = np.minimum(np.arange(start, start + PADDED), count - 1)
-            done = _compiled(model)(
+            done = _compiled(shape)(
+                models[take],
                 {k: v[take] for k, v in columns.items()},
                 {k: v[take] for k, v in fields.items()},
                 dict(theta),
@@ -233,23 +262,24 @@ def _seconds(
 
 
 @functools.cache
-def _compiled(model: str) -> Any:
-    from models.architecture import kv_bytes_per_token, parameters_active
+def _compiled(shape: Shape) -> Any:
+    from models.architecture import MoE
     from models.deployment import Deployment
     from models.performance import evaluate
     from models.variants import Variant
     from models.workload import Workload
 
-    arch = _architecture(model)
-    active = float(parameters_active(arch))
-    cached = float(kv_bytes_per_token(arch, 16.0))
-
-    def one(n: Mapping[str, Any], fields: Mapping[str, Any], theta: Theta) -> dict[str, Any]:
-        chip = Chip(**fields)
+    def one(
+        model: Any, n: Mapping[str, Any], fields: Mapping[str, Any], theta: Theta
+    ) -> dict[str, Any]:
+        active, cached, *numbers = (model[i] for i in range(model.shape[0]))
+        arch = join(shape, iter(numbers))
+        routed = any(isinstance(f, MoE) for f in arch.feed_forwards)
+        chip = Chip(**fields, cmem_bytes=0.0)
         chips = n["tensor"] * n["expert"]
         deployment = Deployment(
             tensor=n["tensor"],
-            expert=1.0 if _dense(model) else n["expert"],
+            expert=n["expert"] if routed else 1.0,
             attention_data=n["attention_data"],
             torus_x=chips,
             batch=n["batch"],
@@ -277,4 +307,4 @@ def _compiled(model: str) -> Any:
             "roofline_tpot": decode / chips,
         }
 
-    return jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
+    return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)), compiler_options=COMPILER_OPTIONS)

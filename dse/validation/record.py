@@ -27,7 +27,8 @@ KINDS = (
     "gpu_decode_attention",
     "gpu_moe",
     "gpu_collective",
-    "gpu_serving",
+    "gpu_ttft",
+    "gpu_tpot",
 )
 """Kinds of measured work: classes of prediction that have an error of their own."""
 

@@ -91,10 +91,10 @@ def test_probabilities_are_saved_and_shown(spec: FakeSpec, dse: Command) -> None
     assert all(set(s) == {"legality", "power_w <= 60", "area_mm2 <= 300", "joint"} for s in shares)
     assert {s["joint"] for s in shares} == {0.75, 1.0}
     _, out, _ = dse("front", "fake")
-    assert "75% power_w" in out and "not yet calibrated" in out
+    assert "75% power_w" in out and "dse validate shows" in out
     doubtful = next(row for row in rows if row["p_feasible"]["joint"] < 1)
     shown = dse.json("show", "fake", "--trial", doubtful["number"])
-    assert shown["p_feasible"] == doubtful["p_feasible"] and "calibrated" in shown["notes"][0]
+    assert shown["p_feasible"] == doubtful["p_feasible"] and "dse validate" in shown["notes"][0]
     status = dse.json("status", "fake")
     assert status["p_feasible"]["points"] == status["front"]
     assert status["p_feasible"]["lowest"] == 0.75

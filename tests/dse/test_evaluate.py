@@ -179,5 +179,17 @@ def test_the_model_version_follows_the_data(
     before = version()
     (tmp_path / "dse" / "code.py").write_text("x = 2\n")  # the engine decides no score
     assert version() == before
+    calibration = tmp_path / "hwmodel" / "calibration"
+    (calibration / "gpu").mkdir(parents=True)
+    for name in ("residuals.csv", "gaps.yaml", "silicon.csv", "hosts.yaml", "gpu/gemm.csv"):
+        (calibration / name).write_text("x\n")
+    assert version() == before  # nor does what measurements say of the scores
+    fitted = constants.with_name("theta_fitted.yaml")
+    fitted.write_text("b: {value: 1, prior: {value: 2}}\n")
+    with_fitted = version()
+    fitted.write_text("b: {value: 1, prior: {value: 3}}\n")
+    assert version() == with_fitted != before
+    fitted.write_text("b: {value: 2, prior: {value: 3}}\n")
+    assert version() != with_fitted
     constants.write_text("a: 2\n")
     assert version() != before

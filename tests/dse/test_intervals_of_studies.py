@@ -107,7 +107,8 @@ def test_cases_survive_the_file() -> None:
 def test_kinds_of_classes() -> None:
     assert kind_of("train", moe=True, gpu=False) == "train_moe"
     assert kind_of("train", moe=False, gpu=False) == "train_dense"
-    assert kind_of("decode", moe=True, gpu=True) == "gpu_serving"
+    assert kind_of("decode", moe=True, gpu=True) == "gpu_tpot"
+    assert kind_of("prefill", moe=True, gpu=True) == "gpu_ttft"
 
 
 def test_every_metric_takes_its_interval_from_something_known() -> None:

@@ -154,7 +154,7 @@ def test_deployments_that_cannot_be_predicted_say_what_is_missing() -> None:
 
 @pytest.mark.slow
 def test_time_per_output_token_of_deployments_is_predicted_from_kernels_alone() -> None:
-    records = [r for r in gpu_serving.records(central(), with_host=False) if r.notes == "tpot"]
+    records = [r for r in gpu_serving.records(central(), with_host=False) if r.kind == "gpu_tpot"]
     predicted = tuple(r for r in records if r.predicted is not None)
     assert len(records) == 2104 and len(predicted) > 1500
     assert np.median(_errors(predicted)) < 0.18
