@@ -115,6 +115,8 @@ class Vector:
     count: Number
     vpu_ops: Number
     hbm_bytes: Number = 0.0
+    in_layers: bool = False
+    """True where one row holds passes over the tokens that belong to every layer of the stage."""
     makes: Makes = ""
 
 

@@ -150,7 +150,7 @@ def _compute(
         {
             f.name: getattr(op, f.name)
             for f in dataclasses.fields(op)
-            if f.name not in ("name", "numerics", "makes", *unused)
+            if f.name not in ("name", "numerics", "makes", "in_layers", *unused)
         }
         for op in ops
     ]

@@ -114,7 +114,8 @@ def matmul(
 def attention(p: Problem, rows: Array, entries: Array, together: Array) -> Kernel:
     """Flash attention: blocks of `rows` queries visit blocks of `entries` of the cache, `together`
     groups in one step. On the matrix units the cache is latched and queries stream, or the other
-    way round, whichever takes less; softmax runs on the VPU."""
+    way round, whichever takes less; softmax runs on the VPU. Scores for the mask to hide are played
+    like the others; the cache's bytes are spread over all. As `hwmodel.operator_time.attention`."""
     groups = np.maximum(p["groups"], 1.0)
     together = np.minimum(together, groups)
     one, zero = np.ones_like(rows), np.zeros_like(rows)
@@ -123,11 +124,14 @@ def attention(p: Problem, rows: Array, entries: Array, together: Array) -> Kerne
         p, p["rows"] * p["groups"] * (p["qk_width"] + soft * p["v_width"]) * OUTPUT_BYTES
     )
     q_bytes = p["qk_width"] * p["activation_bytes"] * through * together
-    entry_bytes = p["kv_bytes"] / p["length"] * together
+    length = p["length"] + p["masked_length"]
+    slowdown = 1 + p["paged"] * p["paged_compute_slowdown"]
+    entry_bytes = p["kv_bytes"] / length * together
     extra = p["extra_hbm_bytes"] / (p["groups"] * p["rows"])
     out_bytes = (soft * p["v_width"] * OUTPUT_BYTES * through + extra) * together
     per_score = p["softmax_ops_per_score"] * soft + (1 - soft)
-    widening = p["kv_elements_converted"] / p["length"] * p["dequant_ops_per_weight"]
+    widening = p["kv_elements_converted"] / length * p["dequant_ops_per_weight"]
+    s_per_cycle = p["mxu_s_per_cycle"] * (slowdown * p["kernel_speedup"])
     units = together / p["mxu_units"]
 
     def compute(outer: Array, middle: Array, inner: Array, fresh: Array) -> tuple[Array, Array]:
@@ -149,23 +153,23 @@ def attention(p: Problem, rows: Array, entries: Array, together: Array) -> Kerne
         tiles = deep + wide_out * ceil_times(wide(p["v_width"]), by_row)
         stream = tiles * (issue(inner) + latch) * ceil_times(outer, by_col) * wide(units)
         cycles = np.minimum(latched, stream)
-        mxu_s = cycles * wide(p["mxu_s_per_cycle"]) + wide(p["ramp_s"])
+        mxu_s = cycles * wide(s_per_cycle) + wide(p["ramp_s"])
         ops = outer * inner * wide(per_score) + fresh * (inner * wide(widening))
-        return mxu_s, ops * wide(together * p["vpu_s_per_op"])
+        return mxu_s, ops * wide(slowdown * together * p["vpu_s_per_op"])
 
     held = 2 * (rows * q_bytes + entries * entry_bytes + rows * out_bytes)
     held = held + rows * (entries * PROBABILITY_BYTES + p["v_width"] * ACCUMULATOR_BYTES) * together
-    converted = p["kv_elements_converted"] / p["length"] * WIDENED_BYTES
+    converted = p["kv_elements_converted"] / length * WIDENED_BYTES
     held = held + entries * converted * together
     pipeline = Pipeline(
-        total=(p["rows"] * one, one, p["length"] * one),
+        total=(p["rows"] * one, one, length * one),
         block=(rows, one, entries),
         groups=groups / together,
         streamed=Operand(q_bytes * one, outer=one, middle=zero, inner=zero),
         stationary=Operand(entry_bytes * one, outer=zero, middle=zero, inner=one),
         output=Operand(out_bytes * one, outer=one, middle=zero, inner=zero),
         compute=compute,
-        **_rates(p, one / p["kv_read_fraction"]),
+        **_rates(p, one * (1 + p["paged"] * p["paged_read_slowdown"])),
     )
     budget = p["on_chip_bytes"] - kept
     return Kernel(pipeline, held, budget, np.minimum(p["groups"], 1.0) * one)

@@ -33,7 +33,8 @@ SETTLING_LAYERS = 6
 class Kernel:
     """One execution of a compute operator, seconds. static_s: the part of the first transfer that
     needs no input, latency_s of it without occupying HBM; part_s: until the first part of the
-    result; buffer_bytes of budget_bytes."""
+    result; buffer_bytes of budget_bytes. by_token: a pass over the tokens, so that the parts of a
+    collective before it reach a matmul after it one by one."""
 
     seconds: float
     hbm_s: float
@@ -43,6 +44,7 @@ class Kernel:
     buffer_bytes: float
     budget_bytes: float
     matmul: bool
+    by_token: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _kernel(chain: _Chain, k: Kernel) -> float:
     alone = chain.now + seconds
     chain.now = max(begin + seconds, chain.now + min(k.part_s, seconds))
     chain.part = chain.now - max(seconds - k.part_s, 0.0)
-    chain.left = 0.0
+    chain.left = chain.left if k.by_token else 0.0
     chain.idle_s = max(seconds - k.hbm_s + max(prefetched - k.latency_s, 0.0), 0.0)
     chain.buffers = k.buffer_bytes
     chain.matmul = k.matmul

@@ -66,7 +66,7 @@ def attention(problems: Mapping[str, Array]) -> Chosen:
     rows, entries, together = candidates.attention_blocks().T
     blocks = (
         candidates.fit(p["rows"], rows, 1 / p["rows_per_issue_inverse"]),
-        candidates.fit(p["length"], entries, p["mxu_cols"]),
+        candidates.fit(p["length"] + p["masked_length"], entries, p["mxu_cols"]),
         np.broadcast_to(together, (len(p["rows"]), len(together))),
     )
     return _choose(kernels.attention, problems, blocks, False)
@@ -101,7 +101,9 @@ def _choose(
     flat = {name: np.repeat(values, count) for name, values in problems.items()}
     chosen = build(flat, *picked)
     played = play(chosen.pipeline)
-    seconds = played.seconds.reshape(-1, count)
+    # Fewer than `count` may fit; `bound` is finite for those only.
+    fits = np.isfinite(np.take_along_axis(bound, best, axis=1))
+    seconds = np.where(fits, played.seconds.reshape(-1, count), np.inf)
     top = np.argmin(seconds, axis=1) + np.arange(len(seconds)) * count
     return _chosen(chosen, played, picked, top)
 

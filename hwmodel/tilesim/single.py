@@ -54,6 +54,8 @@ def attention_s(
     qk_width: float,
     v_width: float,
     kv_bytes: float,
+    masked_length: float = 0.0,
+    paged: float = 0.0,
 ) -> float:
     """Device seconds of fused attention, without host time; arguments as `hwmodel.ops.Attention`.
 
@@ -68,6 +70,8 @@ def attention_s(
         "kv_bytes": kv_bytes,
         "kv_elements_converted": 0.0,
         "softmax": 1.0,
+        "masked_length": masked_length,
+        "paged": paged,
     }
     problem = _problem(chip, theta, DENSE_BF16, sizes)
     return _seconds(problem, search.attention(problem))

@@ -238,6 +238,7 @@ def _item(
         buffer_bytes=float(chosen.buffer_bytes[at]),
         budget_bytes=float(chosen.budget_bytes[at]),
         matmul=entry.kind == "matmul",
+        by_token=entry.in_layers,
     )
 
 

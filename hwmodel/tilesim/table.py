@@ -53,6 +53,8 @@ FIELDS: dict[str, tuple[str, ...]] = {
         "kv_bytes",
         "kv_elements_converted",
         "softmax",
+        "masked_length",
+        "paged",
         "extra_hbm_bytes",
     ),
     "vector": ("count", "vpu_ops", "hbm_bytes"),
@@ -88,6 +90,7 @@ class Entry:
     kind: str
     format: int = 0
     hides: str = ""
+    in_layers: bool = False
 
 
 @functools.partial(
@@ -130,7 +133,7 @@ def tabulate(
     entries, numbers = [], []
     for step in steps:
         entries.append(tuple(_entry(op, formats) for op in step))
-        numbers.append(jnp.stack([_row(_numbers(op, axes)) for op in step]))
+        numbers.append(jnp.stack([_row(_numbers(op, axes, layers)) for op in step]))
     return Tables(
         machine=_row(machine(chip, theta), None),
         formats=jnp.stack(
@@ -153,7 +156,7 @@ def _entry(op: Operator, formats: Mapping[int, tuple[int, Numerics]]) -> Entry:
     if isinstance(op, Collective) and op.hides in HIDES:
         return Entry(op.name, "collective", hides=op.hides)
     if isinstance(op, Vector):
-        return Entry(op.name, "vector")
+        return Entry(op.name, "vector", in_layers=op.in_layers)
     if isinstance(op, Attention) and not isinstance(op, AttentionBackward):
         return Entry(op.name, "attention")
     raise UnsupportedOperator(
@@ -162,9 +165,11 @@ def _entry(op: Operator, formats: Mapping[int, tuple[int, Numerics]]) -> Entry:
     )
 
 
-def _numbers(op: Operator, axes: Mapping[str, Axis]) -> list[Number]:
+def _numbers(op: Operator, axes: Mapping[str, Axis], layers: Number) -> list[Number]:
     if isinstance(op, Collective):
         return _collective(op, axes[op.axis])
+    if isinstance(op, Vector) and op.in_layers:
+        return [op.count * layers, op.vpu_ops / layers, op.hbm_bytes / layers]
     kinds = {Matmul: "matmul", Attention: "attention", Vector: "vector"}
     return [getattr(op, field) for field in FIELDS[kinds[type(op)]]]
 

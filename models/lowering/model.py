@@ -139,6 +139,7 @@ def _elementwise(s: Shared, arch: Architecture) -> Vector:
         count=1.0,
         vpu_ops=0.0,
         hbm_bytes=blocks * passes * s.phase.projection_tokens * s.hidden * 2,
+        in_layers=True,
     )
 
 
@@ -160,10 +161,10 @@ def _small_weights(s: Shared, arch: Architecture) -> list[Operator]:
         ops.append(
             Matmul(
                 name="other projections",
-                count=s.layer_share,
+                count=s.layer_share * jnp.where(arch.other_parameters > 0, 1.0, 0.0),
                 m=s.phase.projection_tokens,
                 k=s.hidden,
-                n=ceil_div(arch.other_parameters, s.hidden),
+                n=jnp.maximum(ceil_div(arch.other_parameters, s.hidden), 1.0),
                 numerics=s.numerics,
             )
         )

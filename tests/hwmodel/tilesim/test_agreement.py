@@ -78,6 +78,59 @@ def test_pure_streaming(op: Operator) -> None:
     assert 1.0 <= tile.seconds / float(closed.hbm_bytes) / _s_per_byte() < 1.03
 
 
+PREFILL = Attention(
+    name="prefill",
+    count=1.0,
+    groups=64.0,
+    rows=8192.0,
+    length=4096.0,
+    qk_width=128.0,
+    v_width=128.0,
+    kv_bytes=4096.0 * 512,
+)
+DECODE = dataclasses.replace(PREFILL, name="decode", groups=2048.0, rows=8.0)
+
+
+@pytest.mark.parametrize(
+    ("op", "change", "values"),
+    [
+        (PREFILL, {"masked_length": 2048.0}, {}),
+        (PREFILL, {"paged": 1.0}, {"paged_attention_fraction": 0.25}),
+        (DECODE, {"paged": 1.0}, {"kv_read_fraction": 0.25}),
+    ],
+    ids=["masked", "paged compute", "paged reads"],
+)
+def test_attention_slows_as_in_the_closed_form(
+    op: Attention, change: dict[str, float], values: dict[str, float]
+) -> None:
+    """What the mask hides costs time and no bytes; pages slow what the rung is bound by."""
+    ideal = {**IDEAL, "paged_attention_fraction": 1.0, **values}
+    plain, played = _both(op, ideal)
+    closed, tile = _both(dataclasses.replace(op, **change), ideal)
+    growth = float(closed.seconds) / float(plain.seconds)
+    assert growth > 1.3
+    assert tile.seconds / played.seconds == pytest.approx(growth, rel=0.05)
+    assert tile.hbm_bytes == pytest.approx(played.hbm_bytes, rel=0.02)
+
+
+def test_attention_is_not_slowed_by_the_fusions_of_a_step() -> None:
+    half = {**IDEAL, "step_mxu_fraction": THETA["step_mxu_fraction"] / 2}
+    assert _both(PREFILL, half)[1].seconds == pytest.approx(_both(PREFILL, IDEAL)[1].seconds)
+
+
+def test_passes_over_the_tokens_are_played_in_every_layer() -> None:
+    passes = Vector(name="passes", count=1.0, vpu_ops=0.0, hbm_bytes=8e9, in_layers=True)
+    matmul = Matmul(name="m", count=8.0, m=64.0, k=4096.0, n=4096.0)
+    (step,) = time_steps(V6E, THETA, {}, [[passes, matmul]], 8.0)
+    row = step.operators[0]
+    assert row.count == 8
+    assert row.hbm_bytes == pytest.approx(8e9)
+    assert row.time_s == pytest.approx(8e9 * _s_per_byte(), rel=0.02)
+    tiny = dataclasses.replace(passes, hbm_bytes=8.0)
+    (short,) = time_steps(V6E, THETA, {}, [[tiny, matmul]], 8.0)
+    assert short.operators[0].alone_s > 8 * V6E.hbm_latency_s  # ends of their own
+
+
 def _s_per_byte() -> float:
     return 1 / (V6E.hbm_bandwidth_bytes_per_s * THETA["hbm_sustained_fraction"])
 

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from hwmodel import presets, theta
 from hwmodel.chip import Chip, share_of
-from hwmodel.ops import FP8, Numerics
-from hwmodel.tilesim import UnsupportedChip, attention_s, kernels, matmul_s, search, stream_s
+from hwmodel.ops import FP8, Numerics, Vector
+from hwmodel.tilesim import (
+    UnsupportedChip,
+    attention_s,
+    kernels,
+    matmul_s,
+    search,
+    stream_s,
+    time_steps,
+)
 from hwmodel.tilesim.candidates import matmul_blocks
 from hwmodel.tilesim.pipeline import play
 from hwmodel.tilesim.single import _problem
@@ -168,6 +176,14 @@ def test_a_long_stream_runs_at_the_sustained_bandwidth() -> None:
     size = 1e9
     bandwidth = V6E.hbm_bandwidth_bytes_per_s * THETA["hbm_sustained_fraction"]
     assert stream_s(V6E, THETA, size) == pytest.approx(size / bandwidth, rel=0.01)
+
+
+def test_a_stream_is_cut_into_parts_that_fit_on_chip() -> None:
+    """Only the last three of the candidates fit twice on chip; as many as six are played."""
+    stream = Vector(name="stream", count=1.0, vpu_ops=0.0, hbm_bytes=8e9)
+    (step,) = time_steps(V6E, THETA, {}, [[stream]], 1.0)
+    (parts,) = step.operators[0].blocks
+    assert 2 * 8e9 / parts <= V6E.vmem_bytes
 
 
 def test_blocks_and_chips_that_make_no_sense() -> None:

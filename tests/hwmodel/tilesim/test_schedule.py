@@ -45,6 +45,13 @@ def test_what_is_left_hides_beside_the_consumer() -> None:
     assert _seconds(SOFTMAX, SUM, MATMUL) == pytest.approx(10 + 7 + 10 - 3 - 1.5)
 
 
+def test_a_pass_over_the_tokens_lets_the_parts_of_a_collective_through() -> None:
+    alone = dataclasses.replace(MATMUL, static_s=0.0)
+    passes = dataclasses.replace(SOFTMAX, by_token=True)
+    assert _seconds(SOFTMAX, SUM, SOFTMAX, alone) == pytest.approx(10 + 7 + 10 + 10)
+    assert _seconds(SOFTMAX, SUM, passes, alone) == pytest.approx(10 + 7 + 10 + 10 - 3)
+
+
 def test_a_consumer_ends_after_the_last_part_arrives() -> None:
     short = dataclasses.replace(MATMUL, seconds=2.0, part_s=1.0, static_s=0.0)
     assert _seconds(SOFTMAX, SUM, short) == pytest.approx(10 + 7 + 1)
