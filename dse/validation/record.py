@@ -88,6 +88,15 @@ class Record:
     """What takes the time in the prediction, such as `attention 41 % (vpu), all-gather 22 %`."""
     notes: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse a prediction that is no number: every statistic would hide it.
+
+        Raises:
+            ValueError: naming the row.
+        """
+        if self.predicted is not None and not math.isfinite(self.predicted):
+            raise ValueError(f"the prediction of {self.id} is {self.predicted}: a defect")
+
     @property
     def group(self) -> str:
         """What is held out, resampled and calibrated together: source, chip and model."""
