@@ -58,6 +58,10 @@ def predict(
     weights: _Format = "bf16",
     activations: _Format = "bf16",
     kv: _Format = "bf16",
+    stack: Annotated[
+        str,
+        typer.Option(help="Add the host time of this serving software: 'sglang-jax 0.1.0'."),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Time, rates and memory of one model on one number of chips, and how sure they are.
@@ -97,6 +101,7 @@ def predict(
             weights=weights,
             activations=activations,
             kv=kv,
+            stack=stack,
         )
     )
     found = evaluate(configuration)
@@ -115,6 +120,7 @@ def prediction_json(c: Configuration, found: Prediction) -> dict[str, Any]:
         "chip": c.chip_name,
         "chips": c.deployment.chips,
         "phase": c.phase,
+        "stack": c.stack or None,
         "deployment": dataclasses.asdict(c.deployment),
         "inputs": dataclasses.asdict(c.inputs),
         "rules": list(c.rules),
@@ -133,8 +139,9 @@ def _print(c: Configuration, found: Prediction) -> None:
 
     console = tables.console()
     title = f"{c.architecture.name} on {c.deployment.chips:g} {c.chip_name}: {c.phase}"
+    title += f", with the host time of {c.stack}" if c.stack else ""
     rows = []
-    for name in HEADLINES[c.phase]:
+    for name in (name for name in HEADLINES[c.phase] if name in found.metrics):
         interval = found.intervals.get(name)
         evidence = evidence_text(interval) if interval else "not measured"
         value = tables.metric(name, found.metrics[name])

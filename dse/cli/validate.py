@@ -11,6 +11,7 @@ from dse.cli.options import Json
 
 if TYPE_CHECKING:
     from dse.validation.gaps import Gap
+    from dse.validation.record import Record
     from dse.validation.report import Report
 
 
@@ -42,6 +43,9 @@ def validate(
         bool,
         typer.Option("--with-host/--without-host", help="Add the host time of serving software."),
     ] = True,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also the errors of every source.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Predictions beside measurements: errors, bias, rank, and whether intervals hold."""
@@ -53,7 +57,7 @@ def validate(
     if left_out and measurements:
         raise UserError("--leave-one-generation-out refits the published rows; give one of the two")
     wanted = Wanted.of(kind or [], tpu or [], source or [])
-    found = _report(measurements, wanted, left_out, with_host)
+    found = _report(measurements, wanted, left_out, with_host, gaps or json or html is not None)
     if html is not None:
         from dse.validation.html import page
 
@@ -63,22 +67,25 @@ def validate(
     elif json:
         tables.emit_json(report.to_json(found))
     else:
-        _print(found)
+        _print(found, details)
     if html is not None and not json:
         tables.console().print(f"wrote {html}", markup=False)
 
 
-def _report(measurements: Path | None, wanted: Any, left_out: bool, with_host: bool) -> Report:
+def _report(
+    measurements: Path | None, wanted: Any, left_out: bool, with_host: bool, explained: bool
+) -> Report:
     from dse.errors import UserError
     from dse.validation import bars, collect, intervals, residuals
     from dse.validation.report import report
 
     if left_out:
         records = collect.left_out(wanted)
-        plain = []
+        plain: list[Record] = []
     else:
-        records = collect.collect(measurements, wanted, with_host=with_host)
-        plain = collect.without_host(measurements, records, wanted) if with_host else []
+        records, plain = collect.collect(measurements, wanted, with_host=with_host)
+        if explained:
+            records = collect.explained(measurements, records, with_host=with_host)
     if not records:
         raise UserError("no measured row fits --kind, --tpu and --source; drop one of them")
     records = intervals.attach(records, intervals.calibration(), as_unseen_chip=left_out)
@@ -88,31 +95,54 @@ def _report(measurements: Path | None, wanted: Any, left_out: bool, with_host: b
     return report(records, lines, unfitted=unfitted)
 
 
-def _print(found: Report) -> None:
-    from dse.cli import tables
-    from dse.validation.text import line_cells, set_cells
+BAR_HEADERS = (
+    "measurements",
+    "figure",
+    "target",
+    "n",
+    "measured [90 %]",
+    "met",
+    "held out",
+    "beside",
+)
 
+
+def _print(found: Report, details: bool) -> None:
+    from dse.cli import tables
+    from dse.validation.text import line_cells, set_cells, short_names, skipped_groups
+
+    bar = map(line_cells, found.lines)
+    tables.print_table(BAR_HEADERS, bar, title="The bar", compact=True)
     headers = ["source", "chip", "kind", "n", "skipped", "median", "p90", "bias"]
     headers += ["rank", "peak share / roofline's", "in 80 % interval", "half-width"]
-    by_source = [one for one in found.sets if one.source]
-    pooled = [one for one in found.sets if not one.source]
-    tables.print_table(headers, map(set_cells, by_source), title="Per source, chip and kind")
-    tables.print_table(headers[1:], [set_cells(one)[1:] for one in pooled], title="All sources")
+    pooled = [set_cells(one)[1:] for one in found.sets if not one.source]
+    # The kind leads where rows are printed one below the other.
     tables.print_table(
-        ["measurements", "", "target", "n", "measured [90 %]", "met", "held out", ""],
-        map(line_cells, found.lines),
-        title="The bar",
+        ["kind", "chip", *headers[3:]],
+        [[row[1], row[0], *row[2:]] for row in pooled],
+        title="All sources",
+        compact=True,
     )
+    if details:
+        names = short_names(one.source for one in found.sets)
+        by_source = [set_cells(one, names) for one in found.sets if one.source]
+        tables.print_table(headers, by_source, title="Per source, chip and kind", compact=True)
     if found.skipped:
-        rows = [(r.id, r.kind, r.tpu, r.reason_if_skipped) for r in found.skipped]
-        tables.print_table(["skipped row", "kind", "chip", "why"], rows)
-    notes = (
+        tables.print_table(
+            ["kind", "why", "rows", "such as"],
+            skipped_groups(found.skipped),
+            title=f"{len(found.skipped)} rows that cannot be predicted",
+            compact=True,
+        )
+    notes = [
         "median, p90: of |predicted / measured - 1|; bias: median of predicted / measured - 1; "
         "rank: Spearman correlation of efficiency, achieved over plain roofline, of 8 rows or more "
         "of one chip; peak share: the same of achieved over peak, which a roofline can order too.",
         "[90 %]: bootstrap over groups (source, chip, model). Coverage and half-width: rows never "
         "fitted.",
-    )
+    ]
+    if not details:
+        notes.append("--details: every source. --json, --html: every row. --gaps: why rows miss.")
     for note in notes:
         tables.console().print(note, markup=False)
 
@@ -131,11 +161,8 @@ def _gaps(found: Report, json: bool) -> None:
         )
         return
     missed_lines = [line for line in found.lines if line.met is False]
-    tables.print_table(
-        ["measurements", "", "target", "n", "measured [90 %]", "met", "held out", ""],
-        map(line_cells, missed_lines),
-        title=f"{len(missed_lines)} targets missed",
-    )
+    title = f"{len(missed_lines)} targets missed"
+    tables.print_table(BAR_HEADERS, map(line_cells, missed_lines), title=title, compact=True)
     console = tables.console()
     console.print(f"{sum(len(g.records) for g in rows)} rows beyond their target, by cause:\n")
     for gap in rows:

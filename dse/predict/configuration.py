@@ -53,12 +53,13 @@ class Request:
     weights: str = "bf16"
     activations: str = "bf16"
     kv: str = "bf16"
+    stack: str = ""
 
 
 @dataclass(frozen=True)
 class Configuration:
     """Checked parts. inputs: `Training` in phase train, else `Workload`. rules: in words, what was
-    chosen because nothing was said."""
+    chosen because nothing was said. stack: serving software whose host time is added, or empty."""
 
     phase: str
     chip_name: str
@@ -68,6 +69,7 @@ class Configuration:
     deployment: Deployment
     inputs: Training | Workload
     rules: tuple[str, ...]
+    stack: str = ""
 
     @property
     def moe(self) -> bool:
@@ -88,6 +90,10 @@ def build(request: Request) -> Configuration:
     """
     if request.phase not in PHASES:
         raise UserError(f"--phase: {request.phase!r} is not one of {', '.join(PHASES)}")
+    if request.stack:
+        from dse.predict.host import check
+
+        check(request.stack, request.phase)
     name, chip = _chip(request.chip)
     rules: list[str] = []
     degrees = _degrees(request, rules)
@@ -118,6 +124,7 @@ def build(request: Request) -> Configuration:
         deployment,
         inputs,
         tuple(rules),
+        request.stack,
     )
 
 

@@ -65,11 +65,16 @@ def predict(c: Configuration) -> Prediction:
     from dse.validation.intervals import calibration
 
     values, violated, tables, estimates = _evaluate(c)
+    if c.stack:
+        from dse.predict.host import add
+
+        values = add(c.stack, c, values)
     case = Case(_features(c), c.moe, c.gpu, estimates)
     intervals = {
         name: found
         for name in HEADLINES[c.phase]
-        if (found := interval(name, values[name], case, calibration())) is not None
+        if name in values
+        and (found := interval(name, values[name], case, calibration())) is not None
     }
     operators = [row for step in _STEPS[c.phase] for row in rows_of_table("", step, tables[step])]
     return Prediction(values, intervals, operators, _violations(c, violated))

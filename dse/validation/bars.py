@@ -10,7 +10,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
 import numpy as np
 

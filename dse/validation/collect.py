@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dse.errors import UserError
+from dse.validation.gaps import missed
 from dse.validation.record import KINDS, Record
+
+if TYPE_CHECKING:
+    from dse.validation.measurements import Measurement
+    from dse.validation.pool import Predicted
 
 
 @dataclass(frozen=True)
@@ -51,35 +58,58 @@ class Wanted:
         return self.place(record.source, record.tpu) and self.kind(record.kind)
 
     @property
+    def whole(self) -> bool:
+        """Whether nothing is left out."""
+        return self == Wanted()
+
+    @property
     def gpus(self) -> bool:
         """Whether any row of a GPU can be wanted; predicting those takes longest."""
         kinds = any(kind.startswith("gpu") for kind in self.kinds) or not self.kinds
         return kinds and (not self.tpus or any(tpu[0] in "hb" for tpu in self.tpus))
 
 
-def collect(file: Path | None, wanted: Wanted, *, with_host: bool = True) -> list[Record]:
-    """Records of the user's file, or of all published measurements, TPUs first.
+def collect(
+    file: Path | None, wanted: Wanted, *, with_host: bool = True
+) -> tuple[list[Record], list[Record]]:
+    """Records of the user's file, or of all published measurements, TPUs first; and with
+    `with_host` those of them that a stack's host time was added to, predicted without it.
 
-    with_host: add the host time of serving stacks. Raises UserError for a file that cannot be read.
+    Raises UserError for a file that cannot be read.
     """
-    if file is not None and not file.is_file():
-        raise UserError(f"--measurements: there is no file {file}")
-    found = _tpu_records(file, wanted, with_host)
-    if file is None and wanted.gpus:
-        from dse.validation import gpu, saved
-
-        found += [record for record in saved.through("gpu", gpu.records) if wanted(record)]
-    return found
-
-
-def without_host(file: Path | None, records: Sequence[Record], wanted: Wanted) -> list[Record]:
-    """The records that a stack's host time was added to, predicted without it."""
     from dse.validation.hosts import pairs
 
-    stacks = {r.stack for r in records} & set(pairs())
-    if not stacks:
-        return []
-    return [r for r in _tpu_records(file, wanted, with_host=False) if r.stack in stacks]
+    if file is not None and not file.is_file():
+        raise UserError(f"--measurements: there is no file {file}")
+    found = _predicted(file, wanted)
+    if not with_host:
+        return [*found.without_host, *found.gpu], []
+    plain = [r for r in found.without_host if r.stack in pairs()]
+    return [*found.with_host, *found.gpu], plain
+
+
+def explained(
+    file: Path | None, records: Sequence[Record], *, with_host: bool = True
+) -> list[Record]:
+    """The records, those of TPU rows that miss their target with what takes their time.
+
+    Published rows are explained once and then kept.
+    """
+    from dse.validation import bound, measurements, saved
+
+    if not any(map(missed, records)):
+        return list(records)
+    if file is not None:
+        return bound.explain(records, measurements.read(file), with_host)
+    name = "bound" if with_host else "bound_without_host"
+    known = {r.id: r.bound_by for r in saved.load(name) or []}
+    ready = [dataclasses.replace(r, bound_by=known.get(r.id, "")) for r in records]
+    own = [m for m in measurements.published() if m.id not in known]
+    fresh = bound.explain(ready, own, with_host)
+    if any(r.bound_by and r.id not in known for r in fresh):
+        unseen = [r for r in saved.load(name) or [] if r.id not in {f.id for f in fresh}]
+        saved.keep(name, [*unseen, *(r for r in fresh if r.bound_by)])
+    return fresh
 
 
 def left_out(wanted: Wanted) -> list[Record]:
@@ -90,28 +120,47 @@ def left_out(wanted: Wanted) -> list[Record]:
     return [record for records in folds.values() for record in records if wanted(record)]
 
 
-def _tpu_records(file: Path | None, wanted: Wanted, with_host: bool) -> list[Record]:
-    from dse.scoring.cache import enable_compilation_cache
-    from dse.validation import measurements, predictor, saved
-    from hwmodel import theta
+def _predicted(file: Path | None, wanted: Wanted) -> Predicted:
+    """The wanted rows; published ones are predicted once and then kept."""
+    from dse.validation import measurements, saved
+    from dse.validation.pool import Predicted, predict
 
-    name = "tpu" if with_host else "tpu-without-host"
-    if file is None:
-        known = saved.load(name)
-        if known is None and wanted == Wanted():
-            known = predictor.records(None, with_host=with_host)
-            saved.keep(name, known)
-        if known is not None:
-            return [record for record in known if wanted(record)]
-    enable_compilation_cache()
-    rows = measurements.read(file) if file else measurements.published()
-    values = theta.central()
-    found = []
-    for row in rows:
-        if not wanted.place(row.source, row.tpu):
-            continue
-        prepared = predictor.prepare(row)
-        if prepared.case is None or wanted.kind(prepared.case.kind):
-            record = predictor.record(prepared, values, with_host)
-            found += [record] if wanted.kind(record.kind) else []
+    if file is not None:
+        return _only(wanted, predict(_placed(measurements.read(file), wanted)))
+    kept = {name: saved.load(name) for name in SAVED}
+    if not wanted.gpus:
+        kept["gpu"] = kept["gpu"] or []
+    if any(records is None for records in kept.values()):
+        tpus = kept["with_host"] is None or kept["without_host"] is None
+        rows = _placed(measurements.published(), wanted) if tpus else []
+        fresh = predict(rows, gpus=kept["gpu"] is None)
+        whole = wanted.whole
+        for name in SAVED:
+            if kept[name] is None or (tpus and name != "gpu"):
+                kept[name] = getattr(fresh, name)
+                if name == "gpu" or whole:
+                    saved.keep(name, getattr(fresh, name))
+    return _only(wanted, Predicted(**{name: records or [] for name, records in kept.items()}))
+
+
+SAVED = ("with_host", "without_host", "gpu")
+"""Lists of records that are kept, fields of `Predicted`."""
+
+
+def _placed(rows: Sequence[Measurement], wanted: Wanted) -> list[Measurement]:
+    """Rows of wanted sources and chips, and of wanted kinds as far as that is known before they are
+    predicted."""
+    from dse.validation.predictor import prepare
+
+    found = [row for row in rows if wanted.place(row.source, row.tpu)]
+    if wanted.kinds:
+        cases = ((row, prepare(row).case) for row in found)
+        found = [row for row, case in cases if case is None or wanted.kind(case.kind)]
     return found
+
+
+def _only(wanted: Wanted, found: Predicted) -> Predicted:
+    from dse.validation.pool import Predicted
+
+    lists = {name: [r for r in getattr(found, name) if wanted(r)] for name in SAVED}
+    return Predicted(**lists)

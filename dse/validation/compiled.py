@@ -31,8 +31,16 @@ COMPILER_OPTIONS = {
     "xla_llvm_disable_expensive_passes": True,
 }
 
-_ALWAYS_NUMBERS = ("fsdp", "tensor", "data", "compute_format", "global_batch", "microbatches")
-"""Fields that stay run-time numbers at their neutral value too, so that rows share compilations."""
+_ALWAYS_NUMBERS = (
+    *("fsdp", "tensor", "data", "attention_data", "torus_y", "torus_z", "compute_format"),
+    *("global_batch", "microbatches", "compute_dies", "gated", "max_context_tokens"),
+    *("extra_parameters", "embedding_extra_parameters", "other_parameters"),
+    *("released_weight_bits", "master_weight_bits", "gradient_bits", "moment_bits"),
+    *("save_qkv", "save_context", "save_out_proj", "save_mlp_up", "save_mlp_down"),
+    "offload_saved",
+)
+"""Fields that stay run-time numbers at their neutral value too, so that rows share compilations:
+leaving their operators out would save less than another compilation costs."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +132,21 @@ def join(shape: tuple[Any, ...], numbers: Any) -> Any:
     return cls(**values)
 
 
-def _evaluate(skeleton: Skeleton, numbers: Any, theta: Any) -> Any:
+Arguments = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
+"""What an equation takes: parts, numbers, static, theta."""
+
+
+def arguments(skeleton: Skeleton, numbers: Any, theta: Any) -> Arguments:
+    """The arguments of an equation from traced numbers [n] and theta [constants]."""
     rest = iter([numbers[i] for i in range(numbers.shape[0])])
     parts = {name: join(shape, rest) for name, shape in skeleton.parts}
     own = {name: next(rest) for name in skeleton.numbers}
     constants = {name: theta[i] for i, name in enumerate(skeleton.theta)}
-    return EQUATIONS[skeleton.equation](parts, own, dict(skeleton.static), constants)
+    return parts, own, dict(skeleton.static), constants
+
+
+def _evaluate(skeleton: Skeleton, numbers: Any, theta: Any) -> Any:
+    return EQUATIONS[skeleton.equation](*arguments(skeleton, numbers, theta))
 
 
 @functools.cache

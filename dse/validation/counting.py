@@ -19,7 +19,7 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """
     done, printed = 0, time.monotonic()
 
-    def count(more: int = 1) -> None:
+    def count(more: int) -> None:
         nonlocal done, printed
         done += more
         now = time.monotonic()

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from hwmodel.collectives import fabric, lay_out
 from hwmodel.ops import Collective, Matmul, Vector
-from hwmodel.step import time_steps
+from hwmodel.step import StepTime, time_steps
 from models.lowering import prefill_phase
 from models.lowering.model import kv_bytes_per_sequence_per_chip
 from models.performance import Point, evaluate
@@ -37,10 +37,34 @@ def alone(theta: Values) -> dict[str, Number]:
     }
 
 
+def microbenchmark_step(
+    equation: str, parts: Values, n: Values, static: Values, theta: Values
+) -> StepTime:
+    """The step of the one operator that a microbenchmark runs."""
+    axes: dict[str, Any] = {}
+    op: Matmul | Vector | Collective
+    if equation == "hbm_copy":
+        op = Vector(name="copy", count=1.0, vpu_ops=0.0, hbm_bytes=n["bytes_moved"])
+    elif equation == "collective":
+        links = fabric(parts["chip"], theta, (n["torus_x"], n["torus_y"], n["torus_z"]))
+        axes = lay_out(links, {"group": (1.0, n["group"])})
+        op = Collective(
+            name="collective",
+            count=1.0,
+            kind=static["op"],
+            axis="group",
+            payload_bytes=n["payload_bytes"],
+            hides="nothing",
+        )
+    else:
+        op = Matmul(name="matmul", count=1.0, m=n["m"], k=n["k"], n=n["n"])
+    (step,) = time_steps(parts["chip"], alone(theta), axes, [[op]])
+    return step
+
+
 def matmul(parts: Values, n: Values, static: Values, theta: Values) -> Result:
     """Seconds of one matmul; a host-timed one includes its dispatch."""
-    op = Matmul(name="matmul", count=1.0, m=n["m"], k=n["k"], n=n["n"])
-    (step,) = time_steps(parts["chip"], alone(theta), {}, [[op]])
+    step = microbenchmark_step("matmul", parts, n, static, theta)
     return step.seconds + n["host"] * theta["host_dispatch_s"], 0.0
 
 
@@ -55,25 +79,12 @@ def blocked_matmul_s(case: Any, theta: Mapping[str, float]) -> float:
 
 def hbm_copy(parts: Values, n: Values, static: Values, theta: Values) -> Result:
     """Seconds to read and write `bytes_moved` in all."""
-    op = Vector(name="copy", count=1.0, vpu_ops=0.0, hbm_bytes=n["bytes_moved"])
-    (step,) = time_steps(parts["chip"], alone(theta), {}, [[op]])
-    return step.seconds, 0.0
+    return microbenchmark_step("hbm_copy", parts, n, static, theta).seconds, 0.0
 
 
 def collective(parts: Values, n: Values, static: Values, theta: Values) -> Result:
     """Seconds of one collective over neighbouring chips."""
-    links = fabric(parts["chip"], theta, (n["torus_x"], n["torus_y"], n["torus_z"]))
-    axes = lay_out(links, {"group": (1.0, n["group"])})
-    op = Collective(
-        name="collective",
-        count=1.0,
-        kind=static["op"],
-        axis="group",
-        payload_bytes=n["payload_bytes"],
-        hides="nothing",
-    )
-    (step,) = time_steps(parts["chip"], alone(theta), axes, [[op]])
-    return step.seconds, 0.0
+    return microbenchmark_step("collective", parts, n, static, theta).seconds, 0.0
 
 
 def training(parts: Values, n: Values, static: Values, theta: Values) -> Result:
@@ -112,19 +123,7 @@ def serving(parts: Values, n: Values, static: Values, theta: Values) -> Result:
     """Steady-state serving, with the host time of the software in every step."""
     d, w = parts["deployment"], parts["workload"]
     point = evaluate(parts["chip"], parts["architecture"], parts["variant"], d, w, theta, jnp.nan)
-    host_s, sequence_s = theta[HOST_STEP_S], theta[HOST_SEQUENCE_S]
-    sequences = d.batch / d.data
-    decode_s = point.metrics["decode_step_s"] + host_s + sequence_s * sequences
-    chunk_s = point.metrics["prefill_step_s"] + host_s + sequence_s
-    if static["mixed"]:
-        # A chunk rides on a decode step: weights are read, and the host works, once for both.
-        read_s = point.metrics["weight_bytes_per_chip"] / (
-            parts["chip"].hbm_bandwidth_bytes_per_s * theta["hbm_sustained_fraction"]
-        )
-        chunk_s = jnp.maximum(point.metrics["prefill_step_s"] - read_s, 0.0) + sequence_s
-    prompt_s = prefill_phase(d, w).steps * chunk_s
-    prompts_s = sequences * prompt_s / d.request_groups
-    cycle_s = prompts_s + w.output_tokens * decode_s
+    prompt_s, prompts_s, decode_s, cycle_s = cycle(parts, point.metrics, static["mixed"], theta)
     if static["metric"] == "tpot_s" and static["kind"] == "serve":
         value = (cycle_s - prompt_s) / w.output_tokens
     else:
@@ -137,6 +136,27 @@ def serving(parts: Values, n: Values, static: Values, theta: Values) -> Result:
             "tok_s_total": d.batch * (w.prompt_tokens + w.output_tokens) / cycle_s,
         }[static["metric"]]
     return value, sequences_in_memory(parts, point, theta)
+
+
+def cycle(
+    parts: Values, metrics: Mapping[str, Number], mixed: bool, theta: Values
+) -> tuple[Number, Number, Number, Number]:
+    """Seconds, with the software's host time, of one prompt, of the prompts of all sequences, of a
+    decode step, and of the time in which every sequence completes one request."""
+    d, w = parts["deployment"], parts["workload"]
+    host_s, sequence_s = theta[HOST_STEP_S], theta[HOST_SEQUENCE_S]
+    sequences = d.batch / d.data
+    decode_s = metrics["decode_step_s"] + host_s + sequence_s * sequences
+    chunk_s = metrics["prefill_step_s"] + host_s + sequence_s
+    if mixed:
+        # A chunk rides on a decode step: weights are read, and the host works, once for both.
+        read_s = metrics["weight_bytes_per_chip"] / (
+            parts["chip"].hbm_bandwidth_bytes_per_s * theta["hbm_sustained_fraction"]
+        )
+        chunk_s = jnp.maximum(metrics["prefill_step_s"] - read_s, 0.0) + sequence_s
+    prompt_s = prefill_phase(d, w).steps * chunk_s
+    prompts_s = sequences * prompt_s / d.request_groups
+    return prompt_s, prompts_s, decode_s, prompts_s + w.output_tokens * decode_s
 
 
 def sequences_in_memory(parts: Values, point: Point, theta: Values) -> Number:

@@ -73,13 +73,20 @@ def limit_of(record: Record) -> float | None:
     return max(limits) if limits else None
 
 
+def missed(record: Record) -> bool:
+    """Whether a row lies beyond its limit."""
+    limit = limit_of(record)
+    if record.predicted is None or limit is None:
+        return False
+    return abs(record.predicted / record.measured - 1) > limit
+
+
 def gaps(records: Sequence[Record], causes: Sequence[Cause] | None = None) -> list[Gap]:
     """The rows beyond their limit by cause, kind and chip, most rows first."""
     known = released() if causes is None else causes
     found: dict[tuple[str, str, str, str], list[Record]] = {}
     for r in records:
-        limit = limit_of(r)
-        if r.predicted is None or limit is None or abs(r.predicted / r.measured - 1) <= limit:
+        if not missed(r):
             continue
         cause = next((c for c in known if c.explains(r)), None)
         words = (cause.cause, cause.settles) if cause else (UNKNOWN_CAUSE, UNKNOWN_TEST)

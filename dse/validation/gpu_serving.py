@@ -187,8 +187,8 @@ def _evaluate(
     enable_compilation_cache()
     groups: dict[Shape, list[tuple[Point, NDArray[np.float64]]]] = {}
     for p in points:
-        shape, numbers = _split(p.model)
-        groups.setdefault(shape, []).append((p, numbers))
+        shape, widths = _split(p.model)
+        groups.setdefault(shape, []).append((p, widths))
     found = {}
     with counting("measured GPU deployments", len(points)) as count:
         for shape, mine in groups.items():

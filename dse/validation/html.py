@@ -65,7 +65,7 @@ def _bar_table(lines: Sequence[Line]) -> str:
 def _set_table(title: str, sets: Sequence[Set]) -> str:
     figures = ("n", "skipped", "median", "p90", "bias", "rank", "rank of peak share / roofline's")
     headers = ("source", "chip", "kind", *figures, "in 80 % interval", "half-width")
-    rows = [set_cells(one, whole_source=True) for one in sets]
+    rows = [set_cells(one) for one in sets]
     return _table(title, headers, rows, numbers=range(3, 12))
 
 

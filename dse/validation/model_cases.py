@@ -69,7 +69,7 @@ def _stated(m: Measurement, field: str, assumed: list[str]) -> str:
     value = str(getattr(m, field))
     if value:
         return value
-    entry = _stack_defaults().get(m.stack, {}).get(field)
+    entry = stack_defaults().get(m.stack, {}).get(field)
     if entry is None:
         raise MissingField(f"{field} is not stated")
     assumed.append(f"{field} {entry['value']}")
@@ -77,7 +77,8 @@ def _stated(m: Measurement, field: str, assumed: list[str]) -> str:
 
 
 @functools.cache
-def _stack_defaults() -> dict[str, Any]:
+def stack_defaults() -> dict[str, Any]:
+    """What serving and training software does where nothing is said, by stack, with sources."""
     import yaml
 
     text = resources.files("hwmodel").joinpath("calibration", "stack_defaults.yaml").read_text()
@@ -279,7 +280,7 @@ def _serving(m: Measurement, chip: Chip, arch: Architecture) -> Case:
         assumed.append(f"compute_dtype {compute}")
     if m.kv_dtype == "":
         assumed.append("kv_dtype bf16")
-    defaults = _stack_defaults().get(m.stack, {})
+    defaults = stack_defaults().get(m.stack, {})
     kind = {"prefill": "prefill", "decode": "decode"}.get(m.workload_kind, "serve")
     parts = {
         "chip": chip,

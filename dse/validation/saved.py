@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -44,15 +44,6 @@ def keep(name: str, records: Sequence[Record]) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError:
         return
-
-
-def through(name: str, compute: Callable[[], list[Record]]) -> list[Record]:
-    """The saved records, else computed and saved."""
-    found = load(name)
-    if found is None:
-        found = compute()
-        keep(name, found)
-    return found
 
 
 def _path(name: str) -> Path:

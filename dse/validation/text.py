@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dse.validation.bars import Line
+from dse.validation.record import Record
 from dse.validation.report import Set
 from dse.validation.statistics import Figure
 
 SOURCE_WIDTH = 44
+SOURCE_HEAD = 16
+"""Characters that are kept of the start of a longer name; the rest are of its end."""
+EXAMPLES = 2
 _PERCENT = ("median", "p90", "worst", "coverage")
 
 
-def set_cells(one: Set, *, whole_source: bool = False) -> list[Any]:
-    """Source, chip, kind, n, skipped, median, p90, bias, ranks, coverage, half-width."""
+def set_cells(one: Set, names: Mapping[str, str] | None = None) -> list[Any]:
+    """Source (its name in `names`), chip, kind, n, skipped, median, p90, bias, ranks, coverage,
+    half-width."""
     s = one.summary
     cover = s.coverage.value
-    source = one.source if whole_source else short(one.source)
     return [
-        source or "all",
+        (names or {}).get(one.source, one.source) or "all",
         one.tpu or "all",
         one.kind,
         s.n,
@@ -53,9 +59,33 @@ def line_cells(line: Line) -> list[Any]:
     ]
 
 
-def short(source: str) -> str:
-    """A source's name, cut where it is long; `--json` has it whole."""
-    return source if len(source) <= SOURCE_WIDTH else source[: SOURCE_WIDTH - 1] + "…"
+def short_names(sources: Iterable[str]) -> dict[str, str]:
+    """Long names without their middle, no two alike; `--json` has them whole."""
+    whole = sorted(set(sources))
+    names = {source: _cut(source) for source in whole}
+    shared = Counter(names.values())
+    return {source: name if shared[name] == 1 else source for source, name in names.items()}
+
+
+def _cut(source: str) -> str:
+    if len(source) <= SOURCE_WIDTH:
+        return source
+    tail = SOURCE_WIDTH - SOURCE_HEAD - 1
+    return f"{source[:SOURCE_HEAD]}…{source[-tail:]}"
+
+
+def skipped_groups(records: Iterable[Record]) -> list[list[Any]]:
+    """Kind, why, rows and examples of the rows without a prediction, most rows first."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for r in records:
+        found.setdefault((r.kind, r.reason_if_skipped), []).append(r.id)
+    ranked = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [[kind, why, len(ids), _examples(ids)] for (kind, why), ids in ranked]
+
+
+def _examples(ids: list[str]) -> str:
+    more = ", ..." if len(ids) > EXAMPLES else ""
+    return ", ".join(ids[:EXAMPLES]) + more
 
 
 def figure_text(figure: Figure, in_percent: bool) -> str:

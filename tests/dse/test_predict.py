@@ -155,3 +155,26 @@ def test_training_step() -> None:
     total = sum(op["time_s"] for op in found.operators)
     assert total == pytest.approx(found.metrics["train_step_s"], rel=1e-6)
     assert 2 < found.metrics["train_step_s"] / found.metrics["forward_step_s"] < 5
+
+
+def test_host_time_of_a_stack_is_added_to_every_step() -> None:
+    from dse.validation.hosts import pairs
+
+    stack = "sglang-jax 2025-09"
+    pair, batch = pairs()[stack], 8
+    base = build(request(phase="serve", batch=batch))
+    plain = predict(base).metrics
+    slow = predict(build(request(phase="serve", batch=batch, stack=stack))).metrics
+    step = pair["step_s"] + batch * pair["sequence_s"]
+    assert slow["decode_step_s"] == pytest.approx(plain["decode_step_s"] + step)
+    chunk = plain["prefill_step_s"] + pair["step_s"] + pair["sequence_s"]
+    assert slow["ttft_s"] == pytest.approx(chunk)
+    output = base.inputs.output_tokens  # type: ignore[union-attr]
+    cycle = batch * chunk + output * slow["decode_step_s"]
+    assert slow["tokens_per_s"] == pytest.approx(batch * output / cycle)
+    assert slow["request_latency_s"] == pytest.approx(cycle)
+    assert "joules_per_token" not in slow and slow["usd_per_mtoken"] > plain["usd_per_mtoken"]
+    with pytest.raises(UserError, match="sglang-jax 2025-09"):
+        build(request(stack="sglang-jax 2025-9"))
+    with pytest.raises(UserError, match="phase train"):
+        build(training(stack=stack))

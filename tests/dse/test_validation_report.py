@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dse.cli.app import main
-from dse.validation import bars, gaps, intervals, residuals
+from dse.validation import bars, gaps, intervals, residuals, text
 from dse.validation.collect import Wanted
 from dse.validation.record import BARS, Record
 from dse.validation.report import report
@@ -82,11 +82,13 @@ def dse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         *residuals.of_records(rows[:108], residuals.LEFT_OUT),
     ]
 
-    def collect(file: Path | None, wanted: Wanted, *, with_host: bool = True) -> list[Record]:
-        return [r for r in rows if wanted(r)]
+    def collect(
+        file: Path | None, wanted: Wanted, *, with_host: bool = True
+    ) -> tuple[list[Record], list[Record]]:
+        return [r for r in rows if wanted(r)], []
 
     monkeypatch.setattr("dse.validation.collect.collect", collect)
-    monkeypatch.setattr("dse.validation.collect.without_host", lambda *_: [])
+    monkeypatch.setattr("dse.validation.collect.explained", lambda _, records, **__: records)
     monkeypatch.setattr("dse.validation.collect.left_out", lambda wanted: rows[:108])
     monkeypatch.setattr("dse.validation.residuals.released", lambda: tuple(table))
     monkeypatch.setattr(
@@ -98,10 +100,31 @@ def dse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def test_tables_have_every_row_and_what_was_skipped(dse: Command) -> None:
     code, out, err = dse("validate")
     assert code == 0, err
+    assert "lab 0" not in out and out.index("The bar") < out.index("All sources")
+    code, out, err = dse("validate", "--details")
+    assert code == 0, err
     assert "engine <&> co" in out and "lab 0" in out
     assert "matmul and HBM microbenchmarks" in out and "no rows" in out
     assert "sk1" in out and "tp is not stated" in out
     assert "order of efficiency, matmul on v6e" in out
+
+
+def test_skipped_rows_are_shown_by_reason() -> None:
+    lost = replace(synthetic()[-1], kind="serve")
+    rows = [replace(lost, id=f"r{i}", reason_if_skipped="a" if i < 5 else "b") for i in range(6)]
+    assert text.skipped_groups(rows) == [
+        ["serve", "a", 5, "r0, r1, ..."],
+        ["serve", "b", 1, "r5"],
+    ]
+
+
+def test_shortened_sources_stay_apart() -> None:
+    long = [f"recipes@abc123 training/{'x' * 60}/{end}.md" for end in ("one", "two")]
+    inside = [f"tpu-recipes@abc123 {middle}/{'y' * 60}" for middle in ("one", "two")]
+    names = text.short_names([*long, *inside, "short"])
+    assert len(set(names.values())) == 5 and names["short"] == "short"
+    assert all(len(names[s]) <= text.SOURCE_WIDTH for s in long)
+    assert names[inside[0]] == inside[0]  # cut, the two would be alike
 
 
 def test_json_contract(dse: Command) -> None:
@@ -169,9 +192,9 @@ def test_gaps(dse: Command, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_causes_are_checked() -> None:
-    for text in ("- {rows: {}, cause: x}", "- {rows: {speed: 3}, cause: x, settles: y}"):
+    for entry in ("- {rows: {}, cause: x}", "- {rows: {speed: 3}, cause: x, settles: y}"):
         with pytest.raises(gaps.GapsError, match="entry 0"):
-            gaps.parse(text)
+            gaps.parse(entry)
     record = synthetic()[0]
     assert gaps.Cause({"bar": ["microbenchmarks"]}, "", "").explains(record)
     assert not gaps.Cause({"kind": ["hbm"]}, "", "").explains(record)
@@ -182,15 +205,15 @@ def test_page_is_self_contained_and_well_formed(dse: Command, tmp_path: Path) ->
     path = tmp_path / "page.html"
     code, out, err = dse("validate", "--html", path)
     assert code == 0 and str(path) in out, err
-    text = path.read_text("utf-8")
-    assert "http" not in text and "<script" not in text
-    assert "engine &lt;&amp;&gt; co" in text and "engine <&> co" not in text
-    assert "prefers-color-scheme: dark" in text and "measured, TFLOP/s" in text
-    ET.fromstring(text.split("\n", 1)[1].replace("&nbsp;", " "))
-    for piece in text.split("<svg role")[1:]:
+    html = path.read_text("utf-8")
+    assert "http" not in html and "<script" not in html
+    assert "engine &lt;&amp;&gt; co" in html and "engine <&> co" not in html
+    assert "prefers-color-scheme: dark" in html and "measured, TFLOP/s" in html
+    ET.fromstring(html.split("\n", 1)[1].replace("&nbsp;", " "))
+    for piece in html.split("<svg role")[1:]:
         svg = ET.fromstring("<svg role" + piece.split("</svg>")[0] + "</svg>")
         assert svg.find("title") is not None and svg.find("desc") is not None
-    assert text.count("<circle") + text.count("<rect") + text.count("<path") > 111
+    assert html.count("<circle") + html.count("<rect") + html.count("<path") > 111
 
 
 def test_every_target_has_a_known_name() -> None:
@@ -208,17 +231,13 @@ def test_predictions_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setenv("DSE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(saved, "state", lambda: "one")
-    rows, asked = synthetic(), []
-
-    def compute() -> list[Record]:
-        asked.append(1)
-        return rows
-
+    rows = synthetic()
     assert saved.load("tpu") is None
-    assert saved.through("tpu", compute) == rows and saved.through("tpu", compute) == rows
-    assert len(asked) == 1
+    saved.keep("tpu", rows)
+    assert saved.load("tpu") == rows
     monkeypatch.setattr(saved, "state", lambda: "two")  # the equations have changed
-    saved.through("tpu", compute)
-    assert len(asked) == 2 and len(list(tmp_path.glob("validation/*"))) == 1
+    assert saved.load("tpu") is None
+    saved.keep("tpu", rows[:3])
+    assert saved.load("tpu") == rows[:3] and len(list(tmp_path.glob("validation/*"))) == 1
     next(tmp_path.glob("validation/*")).write_text("damaged")
     assert saved.load("tpu") is None
