@@ -29,7 +29,7 @@ def test_every_file_of_the_packages_is_in_the_wheel(contents: set[str]) -> None:
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and path.suffix in {".py", ".yaml", ".json", ".csv"}
+        if path.is_file() and path.suffix in {".py", ".yaml", ".json", ".csv", ".gz", ".css"}
     }
     assert len(files) > 300  # 201 model configurations among them
     assert files <= contents
