@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 PARENTS: Mapping[str, str] = {
     "matmul": "microbenchmark",
-    "matmul_host": "microbenchmark",
+    "matmul_host": "tpu",
     "hbm": "microbenchmark",
     "collective": "microbenchmark",
     "train_dense": "train",
