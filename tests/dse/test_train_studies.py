@@ -137,7 +137,7 @@ def test_the_workload_is_as_stated_and_changes_the_fingerprint() -> None:
 def test_the_batch_and_a_single_evaluation_agree() -> None:
     """Every metric and the largest violation, from the fields of a row through the plain rung."""
     case = wide("Meta-Llama-3.1-70B", workload=STEP)
-    rows = np.concatenate([case.legal_rows(4096, 21)[:2], case.space.sample(2, 22)])
+    rows = np.concatenate([case.legal_rows(4096, 21)[:1], case.space.sample(1, 22)])
     result = case.evaluator(rows)
     base = base_values(case.chip, NEUTRAL, Deployment(), case.workload)
     free = {field for knob in case.space.knobs for field in knob.fields}

@@ -21,6 +21,10 @@ from models.variants.reasons import REASONS as VARIANT_REASONS
 from models.workload import Workload
 
 THETA = theta.central()
+COMPILER_OPTIONS = {  # compile quickly: the function is called a few dozen times
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
 V6E = presets.load("v6e")
 CHAT = Workload(prompt_tokens=4000.0, output_tokens=1000.0)
 LLAMA, QWEN = "Meta-Llama-3.1-70B", "Qwen3-235B-A22B"
@@ -88,7 +92,7 @@ def _compiled(model: str) -> Callable[..., tuple[dict[str, Any], Any]]:
         )
         return point.violations, point.metrics["hbm_used_bytes"]
 
-    return jax.jit(scored)
+    return jax.jit(scored, compiler_options=COMPILER_OPTIONS)
 
 
 def _names(cls: type) -> list[str]:
