@@ -82,7 +82,7 @@ def missed(record: Record) -> bool:
 
 
 def gaps(records: Sequence[Record], causes: Sequence[Cause] | None = None) -> list[Gap]:
-    """The rows beyond their limit by cause, kind and chip, most rows first."""
+    """The rows beyond their limit by cause, kind and chip: TPUs before GPUs, most rows first."""
     known = released() if causes is None else causes
     found: dict[tuple[str, str, str, str], list[Record]] = {}
     for r in records:
@@ -92,7 +92,7 @@ def gaps(records: Sequence[Record], causes: Sequence[Cause] | None = None) -> li
         words = (cause.cause, cause.settles) if cause else (UNKNOWN_CAUSE, UNKNOWN_TEST)
         found.setdefault((r.kind, r.tpu, *words), []).append(r)
     rows = [Gap(*key, tuple(own)) for key, own in found.items()]
-    return sorted(rows, key=lambda gap: -len(gap.records))
+    return sorted(rows, key=lambda gap: (gap.kind.startswith("gpu"), -len(gap.records)))
 
 
 @functools.cache
