@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dse.scoring.assignment import Assignment, base_fields
 from dse.scoring.fields import assemble, field_names
 from dse.spec import StudySpec
+from dse.spec.study import TILE
 from dse.validation.evidence import CLASSES, Case, Ratios
 from dse.validation.features import step_features
 from models.architecture import MoE
@@ -48,6 +49,7 @@ def cases(
                 [{k: float(v[i]) for k, v in own.items()} for own in centres],
                 [{k: v[:, i] for k, v in own.items()} for own in draws],
             ),
+            tile=study.fidelity == TILE,
         )
         for i in range(len(rows[0]))
     ]

@@ -4,6 +4,9 @@ A metric that says how fast something runs is as wrong as measured rows of its c
 One that says what a chip costs or draws has no measured rows for most chips; its interval is the
 spread of paired draws of the uncertain constants. One that is both, such as dollars per token, adds
 the two in quadrature in log space: the error of the speed and that of the price are independent.
+
+The rows were predicted by the analytical rung. A speed of the tile rung is as far from the truth as
+that, and as far from the analytical rung as the rungs usually are: the two add up.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 from dse.metrics import metrics
 from dse.validation.classes import called
 from dse.validation.intervals import Calibration, Spread
+from hwmodel.rungs import apart
 
 CLASSES = ("prefill", "decode", "serve", "train")
 """Classes that a metric may name; `kind_of` makes them kinds of records."""
@@ -47,13 +51,14 @@ class Case:
 
     features: of each class of prediction, for each assignment that the number covers. moe, gpu:
     whether the model has routed experts, and whether the chip is a GPU. estimates: ratios of the
-    paired draws, by metric.
+    paired draws, by metric. tile: whether the numbers are of the tile rung.
     """
 
     features: Mapping[str, Sequence[Mapping[str, float]]]
     moe: bool
     gpu: bool
     estimates: Mapping[str, Ratios]
+    tile: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of `from_json`."""
@@ -69,7 +74,7 @@ class Case:
         estimates = {
             str(k): (float(low), float(high)) for k, (low, high) in data["estimates"].items()
         }
-        return cls(features, bool(data["moe"]), bool(data["gpu"]), estimates)
+        return cls(features, bool(data["moe"]), bool(data["gpu"]), estimates, bool(data["tile"]))
 
 
 def kind_of(name: str, *, moe: bool, gpu: bool) -> str:
@@ -99,8 +104,14 @@ def interval(metric: str, value: float, case: Case, source: Calibration) -> Inte
         if part in CLASSES:
             spread = _widest(part, case, source)
             if spread is not None:
-                ends = (-spread.log_half_width, spread.log_half_width)
+                half = spread.log_half_width
                 evidence.append(f"measured {called(spread.name)}, n={spread.n}")
+                if case.tile:
+                    between = apart(part, moe=case.moe)
+                    half += between
+                    evidence[-1] += f", by the analytical rung, and {math.expm1(between):.0%} "
+                    evidence[-1] += "that the rungs lie apart"
+                ends = (-half, half)
                 widened = spread.factor
         else:
             ratios = case.estimates.get(known.name if part == "draws" else part)

@@ -113,6 +113,7 @@ def test_references_probabilities_and_intervals_use_the_same_mapping(scorer: Sco
     shares = scorer.reference_feasibility()[name]
     assert 0 <= shares["joint"] <= 1
     (case,) = scorer.reference_uncertainty().values()
+    assert case.tile
     low, high = case.estimates["tokens_per_s"]
     assert low < 1 < high
     rows = scorer.explain_reference(name)
@@ -154,6 +155,15 @@ def test_what_the_tile_rung_cannot_do_is_one_message(change: tuple[str, str], me
     with pytest.raises(SpecError, match=message) as caught:
         read_text(text, Path("tiny.yaml"))
     assert "fidelity" in str(caught.value)
+
+
+def test_studies_that_train_are_refused_with_one_message() -> None:
+    text = Path(__file__).parents[2].joinpath("studies/train_llama31-70b.yaml").read_text()
+    with pytest.raises(SpecError) as caught:
+        read_text(f"{text}\nfidelity: tile\n", Path("train.yaml"))
+    message = str(caught.value)
+    assert message.count("tile rung") == 1
+    assert "the workload trains; say fidelity: analytical" in message
 
 
 def test_the_fidelity_is_part_of_what_results_mean() -> None:

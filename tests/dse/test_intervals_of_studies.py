@@ -20,6 +20,7 @@ from dse.validation import evidence
 from dse.validation.evidence import Case, interval, kind_of
 from dse.validation.intervals import Calibration
 from dse.validation.residuals import Residual
+from hwmodel.rungs import apart
 
 
 def metric(name: str, source: str) -> Metric:
@@ -81,6 +82,23 @@ def test_far_from_what_was_measured_is_wider(source: Calibration) -> None:
     assert interval("chat.ops_per_s", 1.0, both, source) == wide
 
 
+def test_of_the_tile_rung_the_distance_between_the_rungs_adds_up(source: Calibration) -> None:
+    tile = replace(CASE, tile=True)
+    plain, wide = (interval("ops_per_s", 100.0, case, source) for case in (CASE, tile))
+    assert plain and wide
+    between = apart("serve", moe=False)
+    assert math.log(wide.high / plain.high) == pytest.approx(between)
+    assert math.log(plain.low / wide.low) == pytest.approx(between)
+    share = f"{math.expm1(between):.0%}"
+    assert wide.evidence == (
+        f"measured serving, n=60, by the analytical rung, and {share} that the rungs lie apart"
+    )
+    experts = interval("ops_per_s", 100.0, replace(tile, moe=True), source)
+    assert experts and experts.high > wide.high
+    area = interval("area_mm2", 50.0, tile, source)
+    assert area == interval("area_mm2", 50.0, CASE, source)  # no time in it
+
+
 def test_no_interval_without_evidence(source: Calibration) -> None:
     unknown = Case({}, False, False, {})
     assert interval("joules_per_op", 1.0, unknown, source) is None  # half of it is unknown
@@ -99,7 +117,8 @@ def test_an_estimate_range_keeps_the_value_inside(source: Calibration) -> None:
 
 
 def test_cases_survive_the_file() -> None:
-    assert Case.from_json(json.loads(json.dumps(CASE.to_json()))) == CASE
+    for case in (CASE, replace(CASE, tile=True)):
+        assert Case.from_json(json.loads(json.dumps(case.to_json()))) == case
     with pytest.raises((KeyError, TypeError, ValueError)):
         Case.from_json({"features": {}})
 
