@@ -11,7 +11,7 @@ import numpy as np
 from dse.predict.configuration import Configuration
 from dse.predict.hints import hint
 from dse.validation.evidence import Case, Interval, Ratios, interval
-from dse.validation.features import step_features
+from dse.validation.features import features_by_class
 
 HEADLINES: Mapping[str, tuple[str, ...]] = {
     "train": (
@@ -141,22 +141,8 @@ def _point(c: Configuration, chip: Any, constants: Any) -> tuple[Any, dict[str, 
 
 def _features(c: Configuration) -> dict[str, list[Mapping[str, float]]]:
     """The features of each class of prediction."""
-    if c.phase == "train":
-        tokens = {"train": c.inputs.sequence_tokens * c.inputs.global_batch}  # type: ignore[union-attr]
-    else:
-        prompt, batch = c.inputs.prompt_tokens, c.deployment.batch  # type: ignore[union-attr]
-        tokens = {"prefill": prompt, "decode": batch, "serve": batch}
-    return {
-        name: [
-            step_features(
-                c.chip.peak_bf16_flops,
-                c.chip.hbm_bandwidth_bytes_per_s,
-                c.deployment.chips,
-                count,
-            )
-        ]
-        for name, count in tokens.items()
-    }
+    found = features_by_class(c.chip, c.deployment, c.inputs)
+    return {name: [features] for name, features in found.items()}
 
 
 def _violations(c: Configuration, amounts: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -13,9 +13,8 @@ from dse.scoring.fields import assemble, field_names
 from dse.spec import StudySpec
 from dse.spec.study import TILE
 from dse.validation.evidence import CLASSES, Case, Ratios
-from dse.validation.features import step_features
+from dse.validation.features import features_by_class
 from models.architecture import MoE
-from models.workload import Training
 from search_spaces.fields import FieldTable
 
 Draws = Mapping[str, NDArray[np.float64]]
@@ -62,20 +61,8 @@ def _features(study: StudySpec, a: Assignment, rows: NDArray[np.int32]) -> list[
     found = []
     for values in table.decode(rows):
         parts = assemble(dict(zip(table.names, map(float, values), strict=True)))
-        chip, d, w = parts.chip, parts.deployment, parts.workload
-        if isinstance(w, Training):
-            tokens = {"train": w.global_batch * w.sequence_tokens}
-        else:
-            tokens = {"prefill": w.prompt_tokens, "decode": d.batch, "serve": d.batch}
-        found.append(
-            {
-                name: step_features(
-                    chip.peak_bf16_flops, chip.hbm_bandwidth_bytes_per_s, d.chips, count
-                )
-                for name, count in tokens.items()
-            }
-            | {"gpu": bool(chip.mxu_row_tile)}
-        )
+        features = features_by_class(parts.chip, parts.deployment, parts.workload)
+        found.append({**features, "gpu": bool(parts.chip.mxu_row_tile)})
     return found
 
 

@@ -12,13 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dse.validation.cases import Case
 from dse.validation.compiled import COMPILER_OPTIONS, Skeleton, arguments, compile_case
 from dse.validation.counting import counting
-from dse.validation.equations import HOST_SEQUENCE_S, HOST_STEP_S, microbenchmark_step
+from dse.validation.equations import (
+    HOST_SEQUENCE_S,
+    HOST_STEP_S,
+    microbenchmark_step,
+    served,
+    trained,
+)
 from dse.validation.gaps import missed
 from dse.validation.hosts import NONE, host_time
 from dse.validation.measurements import Measurement
@@ -85,26 +90,11 @@ def _compiled(skeleton: Skeleton) -> Any:
 
 def _steps(equation: str, parts: Any, n: Any, static: Any, theta: Any) -> dict[str, StepTime]:
     if equation == "training":
-        from models.training import evaluate_training
-
-        point = evaluate_training(
-            parts["chip"],
-            parts["architecture"],
-            parts["variant"],
-            parts["deployment"],
-            parts["training"],
-            theta,
-            jnp.nan,
-        )
+        point = trained(parts, theta)
         return {"step": point.forward if static["metric"] == "forward" else point.step}
     if equation == "serving":
-        from models.performance import evaluate
-
-        d, w = parts["deployment"], parts["workload"]
-        served = evaluate(
-            parts["chip"], parts["architecture"], parts["variant"], d, w, theta, jnp.nan
-        )
-        return {"prefill": served.prefill, "decode": served.decode}
+        steps = served(parts, theta)
+        return {"prefill": steps.prefill, "decode": steps.decode}
     return {"step": microbenchmark_step(equation, parts, n, static, theta)}
 
 

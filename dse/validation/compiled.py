@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dse.scoring.fields import neutral_values
 from dse.validation.cases import Case
 from dse.validation.equations import EQUATIONS
+from hwmodel.chip import Chip
 
 BATCH = 40
 """Thetas per call, padded: one compilation serves single predictions and derivatives alike."""
@@ -113,7 +114,7 @@ def split(part: Any, values: list[float]) -> tuple[Any, ...]:
 def _is_neutral(part: Any, f: Any, value: float, switches: dict[str, float]) -> bool:
     if f.name in _ALWAYS_NUMBERS:
         return False
-    if type(part).__name__ == "Chip":
+    if isinstance(part, Chip):
         return switches.get(f.name) == value
     if f.name in ("batch", "prefill_chunk_tokens", "weight_bits", "activation_bits", "kv_bits"):
         return False

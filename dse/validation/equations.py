@@ -17,6 +17,7 @@ from hwmodel.step import StepTime, time_steps
 from models.lowering import prefill_phase
 from models.lowering.model import kv_bytes_per_sequence_per_chip
 from models.performance import Point, evaluate
+from models.training import TrainingPoint, evaluate_training
 
 Number = Any
 Values = Mapping[str, Any]
@@ -87,19 +88,24 @@ def collective(parts: Values, n: Values, static: Values, theta: Values) -> Resul
     return microbenchmark_step("collective", parts, n, static, theta).seconds, 0.0
 
 
+def trained(parts: Values, theta: Values) -> TrainingPoint:
+    """The training step of a case."""
+    return _evaluated(evaluate_training, parts, "training", theta)
+
+
+def served(parts: Values, theta: Values) -> Point:
+    """The prefill and decode steps of a case."""
+    return _evaluated(evaluate, parts, "workload", theta)
+
+
+def _evaluated(evaluation: Any, parts: Values, work: str, theta: Values) -> Any:
+    names = ("chip", "architecture", "variant", "deployment", work)
+    return evaluation(*(parts[name] for name in names), theta, jnp.nan)
+
+
 def training(parts: Values, n: Values, static: Values, theta: Values) -> Result:
     """A training step, in the form in which its metric is published."""
-    from models.training import evaluate_training
-
-    point = evaluate_training(
-        parts["chip"],
-        parts["architecture"],
-        parts["variant"],
-        parts["deployment"],
-        parts["training"],
-        theta,
-        jnp.nan,
-    )
+    point = trained(parts, theta)
     step_s, forward_s = point.metrics["train_step_s"], point.metrics["forward_step_s"]
     return _training_value(static["metric"], step_s, forward_s, n, parts), 0.0
 
@@ -122,7 +128,7 @@ def _training_value(
 def serving(parts: Values, n: Values, static: Values, theta: Values) -> Result:
     """Steady-state serving, with the host time of the software in every step."""
     d, w = parts["deployment"], parts["workload"]
-    point = evaluate(parts["chip"], parts["architecture"], parts["variant"], d, w, theta, jnp.nan)
+    point = served(parts, theta)
     prompt_s, prompts_s, decode_s, cycle_s = cycle(parts, point.metrics, static["mixed"], theta)
     if static["metric"] == "tpot_s" and static["kind"] == "serve":
         value = (cycle_s - prompt_s) / w.output_tokens

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hwmodel.chip import Chip
+    from models.deployment import Deployment
+    from models.workload import Training, Workload
 
 FEATURES: Mapping[str, str] = {
     "log_peak_flops": "bf16 peak of the chip, FLOP/s",
@@ -35,6 +41,23 @@ def case_features(
         name: math.log(value)
         for name, value in zip(FEATURES, values, strict=True)
         if value is not None and value > 0
+    }
+
+
+def features_by_class(
+    chip: Chip, d: Deployment, work: Workload | Training
+) -> dict[str, dict[str, float]]:
+    """`step_features` of each class of prediction (`dse.validation.evidence.CLASSES`) that such
+    work has."""
+    from models.workload import Training
+
+    if isinstance(work, Training):
+        tokens = {"train": work.sequence_tokens * work.global_batch}
+    else:
+        tokens = {"prefill": work.prompt_tokens, "decode": d.batch, "serve": d.batch}
+    return {
+        name: step_features(chip.peak_bf16_flops, chip.hbm_bandwidth_bytes_per_s, d.chips, count)
+        for name, count in tokens.items()
     }
 
 

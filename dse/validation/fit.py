@@ -77,7 +77,7 @@ def host_halves(prepared: Iterable[Prepared]) -> dict[str, tuple[str, ...]]:
     """
     stacks: dict[str, list[Prepared]] = collections.defaultdict(list)
     for p in prepared:
-        if p.case is not None and p.case.equation == "serving" and p.measurement.stack != "paper":
+        if _has_host(p):
             stacks[stack_key(p.measurement)].append(p)
     chosen = {}
     for stack, rows in stacks.items():
@@ -203,9 +203,7 @@ def _rows(used: Sequence[Prepared], names: Sequence[str], stacks: Sequence[str])
         if _has_host(p):
             first = len(names) + 2 * stacks.index(stack_key(p.measurement))
             columns += [first, first + 1]
-        measured = p.measurement.value_std
-        if c.measurement.metric_std in ("tflops_per_device", "bandwidth_bytes_per_s"):
-            measured = in_unit(c, 1.0) / measured  # the equation returns seconds
+        measured = in_unit(c, p.measurement.value_std)  # a rate as the seconds of the equation
         weight = sizes[p.measurement.group] ** -0.25
         rows.append(_Row(compiled, measured, weight, np.array(columns)))
     return rows

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.errors import UserError
-from dse.validation.record import held_out
+from dse.validation.record import group_of, held_out
 from search_spaces.nearest import suggestion
 
 
@@ -71,7 +71,7 @@ class Measurement:
     @property
     def group(self) -> str:
         """What is held out together: source, chip and model."""
-        return f"{self.source}|{self.tpu}|{self.model}"
+        return group_of(self.source, self.tpu, self.model)
 
     @property
     def held_out(self) -> bool:

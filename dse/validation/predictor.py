@@ -14,8 +14,8 @@ from dse.validation import measurements, roofline
 from dse.validation.cases import Case, case
 from dse.validation.compiled import Compiled, compile_case
 from dse.validation.equations import HOST_SEQUENCE_S, HOST_STEP_S, blocked_matmul_s
-from dse.validation.features import case_features
-from dse.validation.hosts import NONE, HostTime, host_time
+from dse.validation.features import case_features, features_by_class
+from dse.validation.hosts import NONE, HostTime, host_time, stack_key
 from dse.validation.measurements import METRICS, Measurement, MissingField
 from dse.validation.record import Record
 from hwmodel import theta as constants
@@ -62,7 +62,7 @@ def record(p: Prepared, theta: Mapping[str, float], with_host: bool = True) -> R
     plain = Record(
         id=m.id,
         source=m.source,
-        stack=f"{m.stack} {m.stack_version}".strip(),
+        stack=stack_key(m),
         tpu=m.tpu,
         kind=c.kind if c else _kind_of_skipped(m),
         model=m.model,
@@ -112,15 +112,16 @@ def fitting(c: Case, theta: Mapping[str, float]) -> tuple[Case, Compiled]:
     return c, compile_case(c, tuple(theta))
 
 
-def in_unit(c: Case, seconds: float) -> float:
-    """A microbenchmark's time as the rate that was published; other values are in their unit."""
+def in_unit(c: Case, value: float) -> float:
+    """A microbenchmark's time as the rate that was published, and that rate as the time; other
+    values are in their unit."""
     n, metric = c.numbers, c.measurement.metric_std
     if metric == "tflops_per_device":
-        return 2 * n["m"] * n["k"] * n["n"] / seconds / 1e12
+        return 2 * n["m"] * n["k"] * n["n"] / value / 1e12
     if metric == "bandwidth_bytes_per_s":
         moved = n.get("bytes_moved") or n["payload_bytes"] * (n["group"] - 1) / n["group"]
-        return moved / seconds
-    return seconds
+        return moved / value
+    return value
 
 
 def _kind_of_skipped(m: Measurement) -> str:
@@ -150,19 +151,13 @@ def _bars(m: Measurement, c: Case) -> tuple[str, ...]:
 
 
 def _features(c: Case) -> dict[str, float]:
-    chip = c.parts["chip"]
-    chips: float | None = None
-    tokens: float | None = None
+    chip, parts = c.parts["chip"], c.parts
     if c.equation == "training":
-        t, d = c.parts["training"], c.parts["deployment"]
-        chips, tokens = d.chips, t.sequence_tokens * t.global_batch / d.chips
-    elif c.equation == "serving":
-        d, w = c.parts["deployment"], c.parts["workload"]
-        per_step = w.prompt_tokens if c.kind == "prefill" else d.batch
-        chips, tokens = d.chips, per_step / d.chips
+        return features_by_class(chip, parts["deployment"], parts["training"])["train"]
+    if c.equation == "serving":
+        found = features_by_class(chip, parts["deployment"], parts["workload"])
+        return found["prefill" if c.kind == "prefill" else "decode"]
     return case_features(
         peak_bf16_flops=chip.peak_bf16_flops,
         hbm_bandwidth_bytes_per_s=chip.hbm_bandwidth_bytes_per_s,
-        chips=chips,
-        tokens_per_chip=tokens,
     )

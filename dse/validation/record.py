@@ -100,7 +100,7 @@ class Record:
     @property
     def group(self) -> str:
         """What is held out, resampled and calibrated together: source, chip and model."""
-        return f"{self.source}|{self.tpu}|{self.model}"
+        return group_of(self.source, self.tpu, self.model)
 
     @property
     def held_out(self) -> bool:
@@ -113,6 +113,11 @@ class Record:
         if self.predicted is None or self.predicted <= 0 or self.measured <= 0:
             return None
         return math.log(self.predicted / self.measured)
+
+
+def group_of(source: str, tpu: str, model: str) -> str:
+    """The group of a row."""
+    return f"{source}|{tpu}|{model}"
 
 
 def held_out(group: str) -> bool:

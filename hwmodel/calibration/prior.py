@@ -34,11 +34,6 @@ class Prior:
         """The value at an unbounded coordinate."""
         return 1 / (1 + math.exp(-x)) if self.share else math.exp(x)
 
-    def slope(self, x: float) -> float:
-        """Derivative of `value`."""
-        value = self.value(x)
-        return value * (1 - value) if self.share else value
-
     @property
     def centre(self) -> float:
         """Coordinate of the estimate."""

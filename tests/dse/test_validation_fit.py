@@ -92,9 +92,6 @@ def test_the_robust_loss_is_quadratic_near_zero_and_linear_far_out() -> None:
 def test_a_prior_maps_back_and_forth() -> None:
     for name, prior in priors().items():
         assert prior.value(prior.centre) == pytest.approx(prior.estimate, rel=1e-3), name
-        x, step = prior.centre + 0.3, 1e-6
-        numeric = (prior.value(x + step) - prior.value(x - step)) / (2 * step)
-        assert prior.slope(x) == pytest.approx(numeric, rel=1e-5), name
         assert prior.width > 0, name
 
 
