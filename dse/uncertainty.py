@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from dse.score import Scorer
     from dse.validation.evidence import Case, Interval
 
+    CaseFacts = FrontFacts[Case]
+else:
+    CaseFacts = FrontFacts  # the evidence is imported when intervals are shown
+
 FILE = "uncertainty.json"
 
 
-class Uncertainty(FrontFacts["Case"]):
+class Uncertainty(CaseFacts):
     """The case of each point that has one."""
 
     def intervals(self, point: Point) -> dict[str, Interval] | None:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.scoring.fields import Parts, assemble, field_names, neutral_values, trains
+from dse.scoring.shapes import Shape, join, split
 from models.architecture import Architecture
 from models.legality import REASONS
 from models.performance import METRICS, Point, evaluate
@@ -44,7 +45,7 @@ REASON_CODES: tuple[str, ...] = tuple(REASONS)
 class Skeleton:
     """What a compilation depends on; hashable."""
 
-    architecture: tuple[Any, ...]
+    architecture: Shape
     knob_fields: tuple[str, ...]
     literals: tuple[tuple[str, float], ...]
     scalars: tuple[tuple[str, str], ...]  # (group, name) of each number passed at run time
@@ -85,7 +86,7 @@ class BatchEvaluator:
             for name in fields
             if name not in knob_fields and name in neutral and base[name] == neutral[name]
         )
-        shape, numbers = _split_architecture(architecture)
+        shape, numbers = split(architecture, _is_neutral)
         known = dict(literals)
         self.spans = {
             name: slice(int(start), int(end))
@@ -171,50 +172,8 @@ class BatchEvaluator:
             return _compiled_view(self.skeleton, view)(rows, *self._arguments)
 
 
-def _split_architecture(arch: Architecture) -> tuple[tuple[Any, ...], dict[str, float]]:
-    """Static shape (kinds and neutral fields) and the numbers that are passed at run time."""
-    numbers: dict[str, float] = {}
-
-    def split(part: Any, prefix: str) -> tuple[Any, ...]:
-        static: list[tuple[str, Any]] = []
-        for f in dataclasses.fields(part):
-            value = getattr(part, f.name)
-            if isinstance(value, tuple):
-                static.append(
-                    (f.name, tuple(split(v, f"{prefix}{f.name}.{i}.") for i, v in enumerate(value)))
-                )
-            elif isinstance(value, str):
-                continue  # names never enter a compilation
-            elif float(value) in (-1.0, 0.0) or value == f.default:
-                static.append((f.name, float(value)))
-            else:
-                numbers[prefix + f.name] = float(value)
-        return (type(part), tuple(static))
-
-    return split(arch, ""), numbers
-
-
-def _join_architecture(shape: tuple[Any, ...], numbers: Mapping[str, Any]) -> Architecture:
-    def join(node: tuple[Any, ...], prefix: str) -> Any:
-        cls, static = node
-        known = dict(static)
-        values: dict[str, Any] = {}
-        for f in dataclasses.fields(cls):
-            if f.name in known:
-                value = known[f.name]
-                values[f.name] = (
-                    tuple(join(v, f"{prefix}{f.name}.{i}.") for i, v in enumerate(value))
-                    if isinstance(value, tuple)
-                    else value
-                )
-            elif prefix + f.name in numbers:
-                values[f.name] = numbers[prefix + f.name]
-            else:
-                values[f.name] = ""
-        return cls(**values)
-
-    joined: Architecture = join(shape, "")
-    return joined
+def _is_neutral(part: Any, field: dataclasses.Field[Any], value: float) -> bool:
+    return value in (-1.0, 0.0) or value == field.default
 
 
 def gather_fields(rows: Any, column: Any, offset: Any, table: Any) -> Any:
@@ -244,7 +203,7 @@ def inputs(skeleton: Skeleton, knob_values: Any, numbers: Any) -> Inputs:
     values |= {name: knob_values[i] for i, name in enumerate(skeleton.knob_fields)}
     return Inputs(
         assemble(values),
-        _join_architecture(skeleton.architecture, groups["architecture"]),
+        join(skeleton.architecture, groups["architecture"]),
         groups["theta"],
         groups["study"]["training_tokens"],
     )

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.scoring.fields import neutral_values
+from dse.scoring.fields import SWITCHES
+from dse.scoring.shapes import Shape, join, paths, split
 from dse.validation.cases import Case
 from dse.validation.equations import EQUATIONS
 from hwmodel.chip import Chip
@@ -49,7 +50,7 @@ class Skeleton:
     """What the compilation of a case depends on; hashable."""
 
     equation: str
-    parts: tuple[tuple[str, Any], ...]
+    parts: tuple[tuple[str, Shape], ...]
     numbers: tuple[str, ...]
     static: tuple[tuple[str, Any], ...]
     theta: tuple[str, ...]
@@ -86,51 +87,26 @@ class Compiled:
 def compile_case(case: Case, theta_names: Sequence[str]) -> Compiled:
     """Split a case into its skeleton and numbers."""
     values: list[float] = []
-    parts = tuple((name, split(part, values)) for name, part in sorted(case.parts.items()))
+    parts = []
+    for name, part in sorted(case.parts.items()):
+        shape, numbers = split(part, is_neutral)
+        parts.append((name, shape))
+        values += numbers.values()
     names = tuple(sorted(case.numbers))
     values += [float(case.numbers[name]) for name in names]
-    skeleton = Skeleton(case.equation, parts, names, case.static, tuple(theta_names))
+    skeleton = Skeleton(case.equation, tuple(parts), names, case.static, tuple(theta_names))
     return Compiled(skeleton, np.array(values))
 
 
-def split(part: Any, values: list[float]) -> tuple[Any, ...]:
-    """The static shape of a dataclass; its other numbers are appended to `values` in order."""
-    switches = neutral_values()
-    shape: list[tuple[str, Any]] = []
-    for f in dataclasses.fields(part):
-        value = getattr(part, f.name)
-        if isinstance(value, tuple):
-            shape.append((f.name, tuple(split(v, values) for v in value)))
-        elif isinstance(value, str):
-            shape.append((f.name, ""))
-        elif _is_neutral(part, f, float(value), switches):
-            shape.append((f.name, float(value)))
-        else:
-            shape.append((f.name, None))
-            values.append(float(value))
-    return (type(part), tuple(shape))
-
-
-def _is_neutral(part: Any, f: Any, value: float, switches: dict[str, float]) -> bool:
+def is_neutral(part: Any, f: dataclasses.Field[Any], value: float) -> bool:
+    """Whether a field has a value that leaves operators out, and is worth a compilation."""
     if f.name in _ALWAYS_NUMBERS:
         return False
     if isinstance(part, Chip):
-        return switches.get(f.name) == value
+        return SWITCHES.get(f.name) == value
     if f.name in ("batch", "prefill_chunk_tokens", "weight_bits", "activation_bits", "kv_bits"):
         return False
     return value in (-1.0, 0.0) or (f.default is not dataclasses.MISSING and value == f.default)
-
-
-def join(shape: tuple[Any, ...], numbers: Any) -> Any:
-    """Rebuild a dataclass; `numbers` yields the run-time values in order."""
-    cls, fields = shape
-    values: dict[str, Any] = {}
-    for name, static in fields:
-        if isinstance(static, tuple):
-            values[name] = tuple(join(s, numbers) for s in static)
-        else:
-            values[name] = next(numbers) if static is None else static
-    return cls(**values)
 
 
 Arguments = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
@@ -140,7 +116,10 @@ Arguments = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]
 def arguments(skeleton: Skeleton, numbers: Any, theta: Any) -> Arguments:
     """The arguments of an equation from traced numbers [n] and theta [constants]."""
     rest = iter([numbers[i] for i in range(numbers.shape[0])])
-    parts = {name: join(shape, rest) for name, shape in skeleton.parts}
+    parts = {
+        name: join(shape, dict(zip(paths(shape), rest, strict=False)))
+        for name, shape in skeleton.parts
+    }
     own = {name: next(rest) for name in skeleton.numbers}
     constants = {name: theta[i] for i, name in enumerate(skeleton.theta)}
     return parts, own, dict(skeleton.static), constants

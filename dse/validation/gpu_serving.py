@@ -25,7 +25,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.validation.compiled import COMPILER_OPTIONS, join, split
+from dse.scoring.shapes import Shape, join, paths, split
+from dse.validation.compiled import COMPILER_OPTIONS, is_neutral
 from dse.validation.counting import counting
 from dse.validation.features import step_features
 from dse.validation.gpu_data import PACKAGE, read
@@ -222,8 +223,6 @@ def _place(p: Point, chip: Chip) -> dict[str, Any]:
     }
 
 
-Shape = tuple[Any, ...]
-"""What a compilation depends on: the blocks of a model (`dse.validation.compiled.split`)."""
 _CHIP_NUMBERS = tuple(f for f in CHIP_FIELDS if f != "cmem_bytes")  # no GPU has such a memory
 PADDED = 64
 """Rows of one call: one compilation serves any number of rows."""
@@ -236,7 +235,8 @@ def _split(model: str) -> tuple[Shape, NDArray[np.float64]]:
 
     arch = _architecture(model)
     values = [float(parameters_active(arch)), float(kv_bytes_per_token(arch, 16.0))]
-    return split(arch, values), np.array(values)
+    shape, widths = split(arch, is_neutral)
+    return shape, np.array([*values, *widths.values()])
 
 
 def _seconds(
@@ -273,7 +273,7 @@ def _compiled(shape: Shape) -> Any:
         model: Any, n: Mapping[str, Any], fields: Mapping[str, Any], theta: Theta
     ) -> dict[str, Any]:
         active, cached, *numbers = (model[i] for i in range(model.shape[0]))
-        arch = join(shape, iter(numbers))
+        arch = join(shape, dict(zip(paths(shape), numbers, strict=True)))
         routed = any(isinstance(f, MoE) for f in arch.feed_forwards)
         chip = Chip(**fields, cmem_bytes=0.0)
         chips = n["tensor"] * n["expert"]
