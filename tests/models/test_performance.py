@@ -81,7 +81,8 @@ def test_more_of_a_resource_never_makes_a_step_slower(model: str, seed: int) -> 
 
 
 KNOWN_DEFECT = pytest.mark.xfail(
-    reason="thread-block collectives: a nearer NVLink hop can slow a step; MXU latency is unused"
+    strict=True,  # fails when it is mended, so that the mark goes too
+    reason="thread-block collectives: a nearer NVLink hop can slow a step; MXU latency is unused",
 )
 
 
@@ -131,8 +132,8 @@ def test_metrics_of_legal_candidates_are_finite(model: str) -> None:
 
 
 def _check_finite(case: Case) -> None:
-    rows = case.legal_rows(4 * ROWS, 0)
-    assert len(rows) > 100
+    rows = case.legal_rows(5 * ROWS, 0)
+    assert len(rows) > 200
     metrics, _ = case.score(rows)
     for name, values in metrics.items():
         if nan_allowed(name, case):
