@@ -12,6 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_zero
 from hwmodel.matmul import deal, issue_cycles, pass_cycles
 from hwmodel.rates import MxuFormat, Rates
 from hwmodel.rows import Row
@@ -41,7 +42,7 @@ def attention_cycles(r: Rates, fmt: MxuFormat, op: Row) -> Number:
         stream * ceil_times(op["rows"], r.mxu_cols_inverse) * op["groups"] * r.mxu_units_inverse
     )
     streaming = jnp.minimum(cache_latched, stream)
-    if isinstance(r.row_tile, int | float) and r.row_tile == 0:
+    if is_zero(r.row_tile):
         return streaming
     return jnp.where(r.row_tile > 0, cache_latched, streaming)
 

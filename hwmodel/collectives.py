@@ -20,6 +20,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from hwmodel.chip import Chip
+from hwmodel.literal import is_one, is_zero
 from hwmodel.ops import Collective
 from hwmodel.rows import over_rows
 from hwmodel.theta import Theta
@@ -59,7 +60,7 @@ def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
     for side in torus:
         starts.append(starts[-1] * side)
     link = chip.ici_bandwidth_bytes_per_s * achieved / (2 * chip.ici_torus_ndims)
-    tiled = not (_is_zero(chip.mxu_row_tile) or _is_zero(chip.ici_switched))
+    tiled = not (is_zero(chip.mxu_row_tile) or is_zero(chip.ici_switched))
     return Fabric(
         starts=tuple(starts),
         starts_inverse=tuple(1 / s for s in starts),
@@ -76,10 +77,6 @@ def fabric(chip: Chip, theta: Theta, torus: Sequence[Number]) -> Fabric:
         row_tile=chip.mxu_row_tile,
         protocols=theta if tiled else None,
     )
-
-
-def _is_zero(value: Number) -> bool:
-    return isinstance(value, int | float) and value == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,17 +153,13 @@ class Axis:
 
 def lay_out(f: Fabric, places: Mapping[str, tuple[Number, Number]]) -> dict[str, Axis]:
     """Lay mesh axes out on the fabric: name to (start stride, size) becomes name to `Axis`."""
-    names = [n for n, (_, size) in places.items() if not _is_one(size)]
+    names = [n for n, (_, size) in places.items() if not is_one(size)]
     rows = [{"start": places[n][0], "size": places[n][1]} for n in names]
     laid = over_rows(lambda row: _axis(f, row["start"], row["size"]), rows)
     out = {n: Axis(fabric=f, start=start, size=size) for n, (start, size) in places.items()}
     for name, costs in zip(names, laid, strict=True):
         out[name] = dataclasses.replace(out[name], **costs)
     return out
-
-
-def _is_one(size: Number) -> bool:
-    return isinstance(size, int | float) and size == 1
 
 
 def _axis(f: Fabric, start: Number, size: Number) -> dict[str, Number]:
@@ -212,7 +205,7 @@ def _axis(f: Fabric, start: Number, size: Number) -> dict[str, Number]:
     per_dcn = jnp.where(on_dcn, per_dcn, 1.0)
     gather_s = f.link_s_per_byte / jnp.where(bandwidth > 0, bandwidth, 1.0)
     occupancy = occupancy * (0.25 * f.link_s_per_byte)
-    if not (isinstance(f.switched, int | float) and f.switched == 0):
+    if not is_zero(f.switched):
         any_to_any = f.switched > 0
         domain = jnp.minimum(size, jnp.maximum(f.domain_chips * start_inverse, 1.0))
         on_ici = jnp.where(any_to_any, domain > 1, on_ici)

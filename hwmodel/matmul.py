@@ -12,6 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_zero
 from hwmodel.rates import MxuFormat, Rates
 from hwmodel.whole import ceil_div, ceil_times, up
 
@@ -42,7 +43,7 @@ def deal(r: Rates, depth: Number, tiles: Number, cycles: Number, m: Number) -> N
     only when there are fewer tiles than units.
     """
     streamed = jnp.maximum(depth * tiles * r.mxu_units_inverse, 1.0)
-    if isinstance(r.row_tile, int | float) and r.row_tile == 0:
+    if is_zero(r.row_tile):
         return streamed * cycles
     outputs = up(tiles) * row_tiles(r, m)
     waves = ceil_div(outputs, r.mxu_units) * depth
@@ -59,7 +60,7 @@ def row_tiles(r: Rates, m: Number) -> Number:
 def pass_cycles(r: Rates, fmt: MxuFormat, m: Number) -> Number:
     """Cycles of one pass: streaming its rows, or latching the next tile, whichever is longer."""
     rows = m
-    if not (isinstance(r.row_tile, int | float) and r.row_tile == 0):
+    if not is_zero(r.row_tile):
         rows = jnp.where(r.row_tile > 0, r.row_tile, m)
     return jnp.maximum(issue_cycles(fmt, rows), fmt.latch_cycles)
 

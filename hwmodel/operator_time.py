@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from hwmodel.attention import attention_cycles, softmax_vpu_ops
+from hwmodel.literal import is_zero
 from hwmodel.matmul import mxu_cycles
 from hwmodel.ops import DENSE_BF16, Numerics, Operator
 from hwmodel.rates import MxuFormat, Rates
@@ -57,7 +58,7 @@ def time_operators(
 ) -> dict[int, OperatorTime]:
     """Time all compute operators of one kind and format with the same equations, row by row."""
     # Matmuls of serving have no traffic beside the operands: left out, it costs nothing.
-    extra = any(not _is_zero(getattr(op, "extra_hbm_bytes", 0.0)) for op in ops)
+    extra = any(not is_zero(getattr(op, "extra_hbm_bytes", 0.0)) for op in ops)
     unused: tuple[str, ...] = () if extra else ("extra_hbm_bytes",)
     if r.blocks is None:
         unused = (*unused, "resident_groups", "query_tokens", "window")
@@ -195,7 +196,3 @@ def vector(r: Rates, theta: Theta, fmt: MxuFormat, op: Row) -> dict[str, Number]
         "vmem_bytes": op["hbm_bytes"],
         "ramp_s": 0.0,
     }
-
-
-def _is_zero(value: Number) -> bool:
-    return isinstance(value, int | float) and value == 0

@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from hwmodel.chip import Chip
+from hwmodel.literal import is_zero
 from hwmodel.ops import FP8, INT4, INT8, Numerics
 from hwmodel.theta import Theta
 from hwmodel.thread_blocks import BlockRates, block_rates
@@ -120,7 +121,7 @@ def mxu_format(chip: Chip, theta: Theta, numerics: Numerics) -> MxuFormat:
     are expanded there when the matrix units cannot skip zeros.
     """
     fmt = numerics.compute_format
-    plain = isinstance(fmt, int | float) and fmt == 0
+    plain = is_zero(fmt)
     rate: Number = 1.0
     native: Number = False
     if not plain:

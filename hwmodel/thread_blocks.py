@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwmodel.chip import Chip
+from hwmodel.literal import is_zero
 from hwmodel.theta import Theta
 from hwmodel.whole import ceil_div, up
 
@@ -53,7 +54,7 @@ class BlockRates:
 
 def block_rates(chip: Chip) -> BlockRates | None:
     """Rates of a chip with thread blocks; None where `mxu_row_tile` is literally 0."""
-    if isinstance(chip.mxu_row_tile, int | float) and chip.mxu_row_tile == 0:
+    if is_zero(chip.mxu_row_tile):
         return None
     return BlockRates(
         row_tile=chip.mxu_row_tile,

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from hwmodel.chip import Chip
 from hwmodel.collectives import Axis, Fabric, fabric, lay_out
+from hwmodel.literal import is_one, is_zero
 from hwmodel.rows import hold
 from hwmodel.theta import Theta
 from hwmodel.whole import ceil_div, round_up
@@ -117,7 +118,7 @@ def mesh_axes(f: Fabric, d: Deployment, replicas_talk: bool = False) -> dict[str
         stride: Number = 1.0
         for other in ORDERED_AXES:
             if other != name:
-                if not (isinstance(size[other], int | float) and size[other] == 1):
+                if not is_one(size[other]):
                     stride = stride * jnp.where(rank[other] < rank[name], size[other], 1.0)
         start[name] = stride
     # An axis of one chip lies nowhere: the other one alone says where the model axis begins.
@@ -134,7 +135,7 @@ def mesh_axes(f: Fabric, d: Deployment, replicas_talk: bool = False) -> dict[str
     }
     if replicas_talk:
         places |= {"data": (stage * d.pipeline, d.data)}
-    if isinstance(d.expert, int | float) and d.expert == 1:
+    if is_one(d.expert):
         laid = lay_out(f, places)
         return laid | {"model": laid["tensor"]}
     return lay_out(f, places | {"model": (inner, d.model_parallel)})
@@ -151,7 +152,7 @@ class Grid:
 
 def two_d_axes(f: Fabric, d: Deployment, model: Axis) -> Grid:
     """Split the model axis at its first torus dimension into the two sides of a 2-D layout."""
-    if isinstance(d.layout_2d, int | float) and d.layout_2d == 0:
+    if is_zero(d.layout_2d):
         return Grid(side=1.0, axes={}, exists=True)
     first = jnp.floor(jnp.where(model.factor_x > 1, model.factor_x, model.factor_y) + 0.5)
     # A second dimension holds at least two: compare with room, 1 / (1 / 49) is more than 49.

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from hwmodel.chip import Chip
 from hwmodel.collectives import Axis
+from hwmodel.literal import is_one
 from hwmodel.rates import on_chip_bytes
 from hwmodel.theta import Theta
 from hwmodel.whole import divides
@@ -117,7 +118,7 @@ def shared_violations(
             query &= divides(ta, m.heads)
     out["query_heads_split"] = unless(query)
     out["kv_heads_split"] = unless(kv)
-    if not (isinstance(d.kv_batch_shards, int | float) and d.kv_batch_shards == 1):
+    if not is_one(d.kv_batch_shards):
         out["kv_batch_shards"] = _batch_shards(arch, d)
     experts = [f.experts for f in arch.feed_forwards if isinstance(f, MoE)]
     fewest = functools.reduce(jnp.minimum, experts) if experts else 1.0

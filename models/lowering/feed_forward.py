@@ -6,10 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_zero
 from hwmodel.ops import DENSE_BF16, Collective, Matmul, Operator, Vector
 from hwmodel.whole import ceil_div
 from models.architecture import DenseFFN, FeedForward, MoE
-from models.lowering.mixers import Shared, is_zero, residual_ops
+from models.lowering.mixers import Shared, residual_ops
 from models.workload import Workload
 
 Number = Any

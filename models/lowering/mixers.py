@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_literal, is_one, is_zero
 from hwmodel.ops import Attention as AttentionOp
 from hwmodel.ops import Collective, Matmul, Numerics, Operator, Vector
 from hwmodel.theta import Theta
@@ -54,11 +55,6 @@ def lower_mixer(
     return _recurrent(s, mixer, suffix)
 
 
-def is_zero(value: Number) -> bool:
-    """True where a field is statically zero, so that its operators are left out."""
-    return isinstance(value, int | float) and value == 0
-
-
 def kv_heads_per_chip(a: Attention, d: Deployment) -> Number:
     """KV heads held by one chip: at least one, replicated beyond the number of heads."""
     return jnp.maximum(a.kv_heads / d.attention_tensor, 1.0)
@@ -73,7 +69,7 @@ def cached_tokens(a: Attention | LatentAttention, tokens: Number) -> Number:
         if is_zero(a.window)
         else jnp.where(a.window > 0, jnp.minimum(tokens, a.window), tokens)
     )
-    if isinstance(a.compress_ratio, int | float) and a.compress_ratio == 1:
+    if is_one(a.compress_ratio):
         return kept
     # Compressed layers keep every ratio-th entry of the whole context beside their window.
     local = jnp.where(a.window > 0, kept, 0.0)
@@ -307,7 +303,7 @@ def _softmax(s: Shared, a: Attention, suffix: str, twin: Attention | None) -> li
 
 
 def _owns_all_kv(a: Attention) -> bool:
-    return isinstance(a.kv_layers, int | float) and a.kv_layers == -1
+    return is_literal(a.kv_layers, -1)
 
 
 def _attention(s: Shared, a: Attention, suffix: str) -> list[Operator]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_zero
 from hwmodel.ops import DENSE_BF16, Collective, Matmul, Numerics, Operator, Vector
 from hwmodel.rates import stored_bytes_per_weight
 from hwmodel.rows import hold, hold_fields
@@ -29,7 +30,6 @@ from models.lowering.mixers import (
     Shared,
     cached_tokens,
     cached_width,
-    is_zero,
     kv_heads_per_chip,
     lower_mixer,
 )

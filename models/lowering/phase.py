@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_zero
 from hwmodel.whole import ceil_div
 from models.deployment import Deployment
 from models.workload import Workload
@@ -60,7 +61,7 @@ class Phase:
         if self.decode:
             return 0.0
         extra = block / 2
-        if not (isinstance(window, int | float) and window == 0):
+        if not is_zero(window):
             extra = extra + jnp.where((window > 0) & (window < self.last_token), block / 2, 0.0)
         return jnp.floor(jnp.clip(self.last_token - attended, 0.0, extra))
 
@@ -78,7 +79,7 @@ class Phase:
 def _positions_below(last: Number, window: Number) -> Number:
     """Sum of min(t, window) over t = 1..last; window 0 means no window."""
     full = last * (last + 1) / 2
-    if isinstance(window, int | float) and window == 0:
+    if is_zero(window):
         return full
     beyond = window * (window + 1) / 2 + (last - window) * window
     return jnp.where((window > 0) & (last > window), beyond, full)

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_one, is_zero
 from hwmodel.ops import (
     DENSE_BF16,
     Attention,
@@ -29,9 +30,8 @@ from hwmodel.ops import (
 from hwmodel.rates import stored_bytes_per_weight
 from hwmodel.theta import Theta
 from models.deployment import Deployment
-from models.lowering.mixers import is_zero
 from models.lowering.model import ELEMENTWISE, EMBEDDING, HEAD
-from models.training.weights import is_one, weight_elements, weight_shards
+from models.training.weights import weight_elements, weight_shards
 from models.workload import Training
 
 Number = Any

@@ -8,11 +8,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_zero
 from hwmodel.ops import Attention, HostTransfer, Matmul, Operator, Vector
 from hwmodel.theta import Theta
 from models.architecture import Architecture
 from models.deployment import Deployment
-from models.lowering.mixers import is_zero
 from models.lowering.model import HEAD, stage_layer_share
 from models.training.phase import TrainingPhase
 from models.training.weights import Weights

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_one
 from hwmodel.whole import ceil_div
 from models.deployment import Deployment
 from models.lowering.phase import Number, Phase
@@ -21,7 +22,7 @@ class TrainingPhase(Phase):
     def attended_tokens(self, window: Number) -> Number:
         """Mean tokens that one token attends to; a window reaches both ways where not causal."""
         before = super().attended_tokens(window)
-        if isinstance(self.causal, int | float) and self.causal == 1:
+        if is_one(self.causal):
             return before
         reach = jnp.where(window > 0, jnp.minimum(2 * window, self.last_token), self.last_token)
         return jnp.where(self.causal > 0, before, reach)

@@ -15,11 +15,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from hwmodel.literal import is_one, is_zero
 from hwmodel.ops import Collective, Matmul, Operator
 from hwmodel.rates import stored_bytes_per_weight
 from models.architecture import Architecture
 from models.deployment import Deployment
-from models.lowering.mixers import is_zero
 from models.lowering.model import HEAD, is_negative, small_parameters, stage_layer_share
 
 Number = Any
@@ -39,11 +39,6 @@ class Weights:
     head_bytes: Number
     small_elements: Number  # norms, biases and embedding tables: no matmul of their own
     parameters: Number
-
-
-def is_one(value: Number) -> bool:
-    """True where a degree is statically one, so that its operators are left out."""
-    return isinstance(value, int | float) and value == 1
 
 
 def weight_elements(op: Matmul) -> Number:

@@ -11,6 +11,9 @@ from dse.executors.ray_pool import RayPool
 from dse.testing import SPACE, Factory, FakeScorer, Faults
 
 
+# JAX, where an earlier test imported it, warns of every fork; Ray's children replace themselves by
+# another program at once. `ray_runtime` says the same for the Rays that the tool starts.
+@pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
 @pytest.mark.slow
 def test_a_lost_node_costs_a_retry_and_no_result() -> None:
     from ray.cluster_utils import Cluster
