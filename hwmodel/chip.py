@@ -36,7 +36,9 @@ class Chip:
     mxu_cols: Number = describe("PEs", "output width N of one matrix unit")
     mxu_cadence_bf16_cycles: Number = describe("cycles", "cycles between bf16 vmatmul issues")
     mxu_latch_cadence_cycles: Number = describe("cycles", "cycles between weight-latch issues")
-    mxu_latency_cycles: Number = describe("cycles", "first input row to first output row")
+    mxu_latency_cycles: Number = describe(
+        "cycles", "first input row to first output row; in the fixed time of GPU kernels"
+    )
     mxu_row_tile: Number = describe(
         "rows", "M tile handed to one unit; 0 = rows stream freely (TPU)"
     )

@@ -9,6 +9,7 @@ bandwidth (NVIDIA NCCL 2.29 documentation and `tuning.cc`; Hu et al., arXiv 2507
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -35,7 +36,9 @@ def collective(
 
     `payload_bytes` as in `hwmodel.ops.Collective`, `bandwidth_bytes_per_s` one way and all links of
     a chip, `summed_in_switch` 1 where the switch can add the format (16-bit floats). Returns
-    `transfer_s` (grows with the payload) and `latency_s`.
+    `transfer_s` and `latency_s`: the start and the steps of the ring, equal for all protocols. The
+    fences of a protocol are part of its transfer, since it is chosen for the two together: a nearer
+    hop then shortens both, whatever of the transfer hides behind computation.
     """
     share = 1.0 if way == "send" else (ranks - 1) / ranks
     passes = 2.0 if way == "sum" else 1.0
@@ -43,7 +46,7 @@ def collective(
     steps = {"gather": ranks - 1, "sum": 2 * (ranks - 1), "exchange": 0.0, "send": 1.0}[way]
     hops = theta["block_collective_start_hops"] + theta["block_collective_step_hops"] * steps
     start_s = hops * hop_s
-    transfers, latencies = [], []
+    transfers = []
     for protocol in PROTOCOLS:
         fraction = theta[f"block_collective_bandwidth_{protocol}"]
         if way == "exchange" and protocol == "low_latency":
@@ -51,18 +54,11 @@ def collective(
         late = 0.0
         if protocol != "low_latency":
             late = theta[f"block_collective_hops_{protocol}"]
-        transfers.append(moved / (bandwidth_bytes_per_s * fraction))
-        latencies.append(start_s + late * hop_s)
+        transfers.append(moved / (bandwidth_bytes_per_s * fraction) + late * hop_s)
     if way == "sum":
         # Each rank sends its part once and receives sums once; the switch adds.
         fraction = theta["block_collective_bandwidth_in_switch"]
         once = payload_bytes * (1 + 1 / ranks) / (bandwidth_bytes_per_s * fraction)
+        once = once + theta["block_collective_hops_staged"] * hop_s
         transfers.append(jnp.where(summed_in_switch > 0, once, transfers[-1]))
-        latencies.append(start_s + theta["block_collective_hops_staged"] * hop_s)
-    totals = [t + s for t, s in zip(transfers, latencies, strict=True)]
-    transfer_s, latency_s, best = transfers[0], latencies[0], totals[0]
-    for t, s, total in zip(transfers[1:], latencies[1:], totals[1:], strict=True):
-        transfer_s = jnp.where(total < best, t, transfer_s)
-        latency_s = jnp.where(total < best, s, latency_s)
-        best = jnp.minimum(total, best)
-    return {"transfer_s": transfer_s, "latency_s": latency_s}
+    return {"transfer_s": functools.reduce(jnp.minimum, transfers), "latency_s": start_s}

@@ -80,19 +80,7 @@ def test_more_of_a_resource_never_makes_a_step_slower(model: str, seed: int) -> 
             assert not (slower & can).any(), (name, step, case.space.labels(rows[slower][0]))
 
 
-KNOWN_DEFECT = pytest.mark.xfail(
-    strict=True,  # fails when it is mended, so that the mark goes too
-    reason="thread-block collectives: a nearer NVLink hop can slow a step; MXU latency is unused",
-)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        pytest.param(m.values[0], marks=[*m.marks, KNOWN_DEFECT]) if "@h100" in str(m) else m
-        for m in MODELS
-    ],
-)
+@pytest.mark.parametrize("model", MODELS)
 @FEW
 @given(seed=st.integers(0, 2**31), share=st.floats(0.05, 0.95))
 def test_less_latency_never_makes_a_step_slower(model: str, seed: int, share: float) -> None:
@@ -107,7 +95,9 @@ def test_less_latency_never_makes_a_step_slower(model: str, seed: int, share: fl
         after = dict(zip(METRICS, nearer(rows).metrics, strict=True))
         for step in STEPS:
             assert np.all(after[step] <= before[step] * (1 + ROUNDING)), (field, step)
-        assert any(np.any(after[step] < before[step]) for step in STEPS), field
+        # The fixed time of a thread-block kernel is measured whole, with the depth of its unit.
+        used = field != "mxu_latency_cycles" or case.chip.mxu_row_tile == 0
+        assert any(np.any(after[step] < before[step]) for step in STEPS) == used, field
 
 
 @pytest.mark.parametrize("model", MODELS)
