@@ -2,46 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dse.cli.options import Json
+from dse.predict.options import BITS, COMPUTE, MOST_CHIPS, OF_PHASES, PHASES, any_of
 
 if TYPE_CHECKING:
     from dse.predict.configuration import Configuration
     from dse.predict.prediction import Prediction
 
 _Degree = Annotated[int | None, typer.Option(min=1, help="Degree of this kind of parallelism.")]
-_Format = Annotated[str, typer.Option(help="bf16, int8, fp8, int4 or fp4.")]
+EXIT_ILLEGAL = 1
+"""Exit code of a configuration that cannot run: it is predicted and printed all the same."""
+
+
+def _help(option: str, text: str) -> str:
+    """Help of an option, after the phases it is for."""
+    return f"{text} ({any_of(OF_PHASES[option][0])})"
+
+
+def _format(option: str, names: Iterable[str]) -> str:
+    return _help(option, any_of(tuple(names))) if option in OF_PHASES else any_of(tuple(names))
 
 
 def predict(
     model: Annotated[str, typer.Option(help="Catalog name, or path of a config.json.")],
     chip: Annotated[str, typer.Option(help="Known chip, such as v6e.")],
-    chips: Annotated[int, typer.Option(help="How many chips the whole deployment has.")],
-    phase: Annotated[str, typer.Option(help="train, prefill, decode or serve.")],
-    prompt_tokens: Annotated[int, typer.Option(min=1, help="Prompt of one request.")] = 1024,
-    output_tokens: Annotated[int, typer.Option(min=1, help="Answer of one request.")] = 128,
+    chips: Annotated[int, typer.Option(help=f"Chips of the whole deployment, 1 to {MOST_CHIPS}.")],
+    phase: Annotated[str, typer.Option(help=f"{any_of(PHASES)}.")],
+    prompt_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help=_help("prompt_tokens", "Prompt of one request, default 1024")),
+    ] = None,
+    output_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help=_help("output_tokens", "Answer of one request, default 128")),
+    ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Sequences in flight (default: one a group of chips).")
+        int | None,
+        typer.Option(
+            min=1, help=_help("batch", "Sequences in flight, default one a group of chips")
+        ),
     ] = None,
     prefill_chunk: Annotated[
-        int | None, typer.Option(min=1, help="Prompt tokens of one prefill step (default: all).")
+        int | None,
+        typer.Option(
+            min=1, help=_help("prefill_chunk", "Prompt tokens of one prefill step, default all")
+        ),
     ] = None,
     sequence_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of one training sequence.")
+        int | None,
+        typer.Option(min=1, help=_help("sequence_tokens", "Tokens of one training sequence")),
     ] = None,
     global_batch: Annotated[
-        int | None, typer.Option(min=1, help="Sequences of one optimizer step.")
+        int | None,
+        typer.Option(min=1, help=_help("global_batch", "Sequences of one optimizer step")),
     ] = None,
-    microbatches: Annotated[int, typer.Option(min=1, help="Parts of a training batch.")] = 1,
+    microbatches: Annotated[
+        int | None,
+        typer.Option(min=1, help=_help("microbatches", "Parts of a training batch, default 1")),
+    ] = None,
     remat: Annotated[
-        str,
-        typer.Option(help="full, minimal, or what to keep: save_qkv+save_out_proj."),
-    ] = "full",
+        str | None,
+        typer.Option(
+            help=_help(
+                "remat", "full, minimal, or what to keep: save_qkv+save_out_proj; default full"
+            )
+        ),
+    ] = None,
     offload: Annotated[
-        bool, typer.Option("--offload", help="Keep saved activations in host memory.")
+        bool,
+        typer.Option("--offload", help=_help("offload", "Keep saved activations in host memory")),
     ] = False,
     data: _Degree = None,
     fsdp: _Degree = None,
@@ -53,11 +87,11 @@ def predict(
         int | None, typer.Option(min=1, help="Replicas of attention within tensor x expert.")
     ] = None,
     torus: Annotated[
-        str | None, typer.Option(help="Sides of one slice, 4x4x8 (default: the most cubic).")
+        str | None, typer.Option(help="Sides of one slice, 4x4x8, default the most cubic.")
     ] = None,
-    weights: _Format = "bf16",
-    activations: _Format = "bf16",
-    kv: _Format = "bf16",
+    weights: Annotated[str, typer.Option(help=_format("weights", BITS))] = "bf16",
+    activations: Annotated[str, typer.Option(help=_format("activations", COMPUTE))] = "bf16",
+    kv: Annotated[str | None, typer.Option(help=_format("kv", BITS) + "; default bf16")] = None,
     stack: Annotated[
         str,
         typer.Option(help="Add the host time of this serving software: 'sglang-jax 0.1.0'."),
@@ -67,7 +101,11 @@ def predict(
     """Time, rates and memory of one model on one number of chips, and how sure they are.
 
     Degrees that are not given are 1; the chips left over go to --tensor, in training to --fsdp.
+    Exit code 0: it can run. 1: it cannot, and the first lines say why and what to change (--json:
+    `legal` is false). 2: a mistake in what was asked.
     """
+    import sys
+
     from dse.cli import tables
     from dse.predict.configuration import Request, build
     from dse.predict.prediction import predict as evaluate
@@ -92,7 +130,7 @@ def predict(
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             batch=batch,
-            prefill_chunk_tokens=prefill_chunk,
+            prefill_chunk=prefill_chunk,
             sequence_tokens=sequence_tokens,
             global_batch=global_batch,
             microbatches=microbatches,
@@ -104,11 +142,15 @@ def predict(
             stack=stack,
         )
     )
+    if not json:  # as `dse run`: notes go to standard error, none beside JSON
+        print("compiling the model (about 8 s the first time)", file=sys.stderr, flush=True)
     found = evaluate(configuration)
     if json:
         tables.emit_json(prediction_json(configuration, found))
     else:
         _print(configuration, found)
+    if found.violations:
+        raise typer.Exit(EXIT_ILLEGAL)
 
 
 def prediction_json(c: Configuration, found: Prediction) -> dict[str, Any]:
@@ -124,6 +166,8 @@ def prediction_json(c: Configuration, found: Prediction) -> dict[str, Any]:
         "deployment": dataclasses.asdict(c.deployment),
         "inputs": dataclasses.asdict(c.inputs),
         "rules": list(c.rules),
+        "notes": list(c.notes),
+        "hbm_usable_bytes": found.hbm_usable_bytes,
         "metrics": dict(found.metrics),
         "intervals": {name: i.to_json() for name, i in found.intervals.items()},
         "operators": found.operators,
@@ -140,22 +184,49 @@ def _print(c: Configuration, found: Prediction) -> None:
     console = tables.console()
     title = f"{c.architecture.name} on {c.deployment.chips:g} {c.chip_name}: {c.phase}"
     title += f", with the host time of {c.stack}" if c.stack else ""
+    console.print(title, style="bold", markup=False)
+    for line in verdict(found):
+        console.print(line, style="bold" if found.violations else None, markup=False)
+    for note in c.notes:
+        console.print(f"note: {note}", markup=False)
     rows = []
     for name in (name for name in HEADLINES[c.phase] if name in found.metrics):
         interval = found.intervals.get(name)
         evidence = evidence_text(interval) if interval else "not measured"
         value = tables.metric(name, found.metrics[name])
         rows.append((name, value, range_text(name, interval), evidence))
-    tables.print_table(["metric", "value", "80 % interval", "evidence"], rows, title=title)
+    tables.print_table(["metric", "value", "80 % interval", "evidence"], rows)
     for step in dict.fromkeys(op["phase"] for op in found.operators):
         _print_step(step, [op for op in found.operators if op["phase"] == step])
-    used, capacity = found.metrics["hbm_used_bytes"], found.metrics["hbm_bytes"]
-    line = f"memory of a chip: {tables.amount(used)} of {tables.amount(capacity)} HBM"
-    console.print(f"{line} ({used / capacity:.0%})", markup=False)
     for rule in c.rules:
         console.print(f"chosen: {rule}", markup=False)
-    for violation in found.violations:
-        _print_violation(console, violation)
+
+
+def verdict(found: Prediction) -> list[str]:
+    """Whether it can run, in a line for each limit: the first thing to know."""
+    from dse.cli.tables import amount
+
+    used, capacity = found.metrics["hbm_used_bytes"], found.metrics["hbm_bytes"]
+    usable = found.hbm_usable_bytes
+    memory = (
+        f"needs {amount(used)} of HBM a chip, usable are {amount(usable)} of {amount(capacity)} "
+        f"({used / usable:.0%})"
+    )
+    lines = [_violation(v) for v in found.violations if v["code"] != "hbm_overflow"]
+    overflow = [v for v in found.violations if v["code"] == "hbm_overflow"]
+    fits = f"does not fit: {memory}{_hint(overflow[0])}" if overflow else f"fits: {memory}"
+    # What is wrong comes first: one line says all where only memory or nothing is.
+    return [fits, *lines] if overflow else [*lines, fits]
+
+
+def _violation(violation: dict[str, Any]) -> str:
+    amount = violation["amount"]
+    over = f" (by {amount:.0%})" if 0 < amount < 1e6 and amount != 1 else ""
+    return f"illegal: {violation['meaning']}{over}{_hint(violation)}"
+
+
+def _hint(violation: dict[str, Any]) -> str:
+    return f"; try {violation['hint']}" if violation["hint"] else ""
 
 
 def _print_step(step: str, operators: list[dict[str, Any]]) -> None:
@@ -178,10 +249,3 @@ def _print_step(step: str, operators: list[dict[str, Any]]) -> None:
     tables.print_table(
         ["operator", "time", "share", "bytes", "flops", "bound by"], rows, title=title
     )
-
-
-def _print_violation(console: Any, violation: dict[str, Any]) -> None:
-    amount = violation["amount"]
-    over = f" (by {amount:.0%})" if 0 < amount < 1e6 and amount != 1 else ""
-    hint = f"; try {violation['hint']}" if violation["hint"] else ""
-    console.print(f"illegal: {violation['meaning']}{over}{hint}", markup=False, style="bold")

@@ -1,7 +1,7 @@
 """From what a user states to the parts that the equations take, by stated rules.
 
 Degrees that are not given are 1, but for one that takes all remaining chips: `fsdp` in training,
-`tensor` in inference. The torus is the most cubic one of as many chips as one slice holds.
+`tensor` in inference. Chips make as few slices as hold them, each the most cubic torus (`slices`).
 """
 
 from __future__ import annotations
@@ -12,26 +12,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dse.errors import UserError
+from dse.predict.options import BITS, COMPUTE, DEGREES, MOST_CHIPS, OF_PHASES, PHASES, REMAT, any_of
 from hwmodel.chip import Chip
-from hwmodel.ops import BF16, FP8, INT4, INT8
 from models.architecture import Architecture, MoE
 from models.deployment import Deployment
 from models.variants import NEUTRAL, Variant
 from models.workload import Training, Workload
 
-PHASES = ("train", "prefill", "decode", "serve")
-DEGREES = ("data", "fsdp", "tensor", "expert", "pipeline", "context")
-BITS = {"fp32": 32.0, "bf16": 16.0, "int8": 8.0, "fp8": 8.0, "int4": 4.0, "fp4": 4.0}
-_FORMATS = {"bf16": BF16, "int8": INT8, "fp8": FP8, "int4": INT4, "fp4": INT4}
-REMAT = ("save_qkv", "save_context", "save_out_proj", "save_mlp_up", "save_mlp_down")
+PROMPT_TOKENS, OUTPUT_TOKENS = 1024, 128
+"""Of a request whose lengths are not stated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a user states; None where nothing was said.
 
-    degrees: by name, of DEGREES. attention_data: replicas of attention inside tensor x expert.
-    remat: full, minimal, or fields of `Training` joined by + (save_qkv+save_out_proj).
+    degrees: by name, of `options.DEGREES`. attention_data: replicas of attention inside
+    tensor x expert. remat: full, minimal, or fields of `Training` joined by +
+    (save_qkv+save_out_proj).
     """
 
     model: str
@@ -41,25 +39,26 @@ class Request:
     degrees: Mapping[str, int] = field(default_factory=dict)
     attention_data: int | None = None
     torus: str | None = None
-    prompt_tokens: int = 1024
-    output_tokens: int = 128
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
     batch: int | None = None
-    prefill_chunk_tokens: int | None = None
+    prefill_chunk: int | None = None
     sequence_tokens: int | None = None
     global_batch: int | None = None
-    microbatches: int = 1
-    remat: str = "full"
+    microbatches: int | None = None
+    remat: str | None = None
     offload: bool = False
     weights: str = "bf16"
     activations: str = "bf16"
-    kv: str = "bf16"
+    kv: str | None = None
     stack: str = ""
 
 
 @dataclass(frozen=True)
 class Configuration:
     """Checked parts. inputs: `Training` in phase train, else `Workload`. rules: in words, what was
-    chosen because nothing was said. stack: serving software whose host time is added, or empty."""
+    chosen because nothing was said. notes: what to know about a slice that nobody may offer.
+    stack: serving software whose host time is added, or empty."""
 
     phase: str
     chip_name: str
@@ -69,6 +68,7 @@ class Configuration:
     deployment: Deployment
     inputs: Training | Workload
     rules: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     stack: str = ""
 
     @property
@@ -90,14 +90,18 @@ def build(request: Request) -> Configuration:
     """
     if request.phase not in PHASES:
         raise UserError(f"--phase: {request.phase!r} is not one of {', '.join(PHASES)}")
+    _check_phase(request)
     if request.stack:
         from dse.predict.host import check
 
         check(request.stack, request.phase)
+    from dse.predict import slices
+
     name, chip = _chip(request.chip)
     rules: list[str] = []
     degrees = _degrees(request, rules)
-    torus = _torus(request, chip, rules)
+    torus = _torus(request, name, chip, rules)
+    note = slices.unpublished(torus, name, chip)
     experts = float(degrees["expert"])
     attention = request.attention_data
     if attention is None:
@@ -110,7 +114,7 @@ def build(request: Request) -> Configuration:
         torus_y=torus[1],
         torus_z=torus[2],
         batch=float(batch),
-        prefill_chunk_tokens=float(request.prefill_chunk_tokens or request.prompt_tokens),
+        prefill_chunk_tokens=float(request.prefill_chunk or request.prompt_tokens or PROMPT_TOKENS),
     )
     architecture = _model(request.model)
     if experts > 1 and not any(isinstance(f, MoE) for f in architecture.feed_forwards):
@@ -124,8 +128,21 @@ def build(request: Request) -> Configuration:
         deployment,
         inputs,
         tuple(rules),
+        (note,) if note else (),
         request.stack,
     )
+
+
+def _check_phase(request: Request) -> None:
+    """Refuse what would be ignored: a user who states it believes that it counts."""
+    wrong = []
+    for option, (phases, instead) in OF_PHASES.items():
+        if getattr(request, option) not in (None, False) and request.phase not in phases:
+            change = f"use {instead} instead" if instead else "leave it out"
+            flag = "--" + option.replace("_", "-")
+            wrong.append(f"{flag} is for --phase {any_of(phases)}, not {request.phase}; {change}")
+    if wrong:
+        raise UserError(". ".join(wrong))
 
 
 def _chip(name: str) -> tuple[str, Chip]:
@@ -149,8 +166,8 @@ def _model(name: str) -> Architecture:
 def _degrees(request: Request, rules: list[str]) -> dict[str, int]:
     """All degrees; their product is the number of chips."""
     chips = request.chips
-    if chips < 1:
-        raise UserError(f"--chips {chips}: there must be at least one chip")
+    if not 1 <= chips <= MOST_CHIPS:
+        raise UserError(f"--chips {chips}: state a whole number from 1 to {MOST_CHIPS}")
     for option, value in request.degrees.items():
         if value < 1:
             raise UserError(f"--{option} {value}: a degree is at least 1")
@@ -191,41 +208,17 @@ def _multiples(chips: int, step: int) -> list[int]:
     return [c for c in (below, below + step) if c > 0]
 
 
-def _torus(request: Request, chip: Chip, rules: list[str]) -> tuple[float, float, float]:
-    from dse.validation.cases import most_cubic
+def _torus(request: Request, name: str, chip: Chip, rules: list[str]) -> tuple[float, float, float]:
+    from dse.predict import slices
 
-    dimensions = round(chip.ici_torus_ndims)
     if request.torus is not None:
-        return _sides(request, request.torus, dimensions)
-    largest = round(chip.ici_max_chips)
-    slices = next(s for s in range(1, request.chips + 1) if _fits(request.chips, s, largest))
-    own = request.chips // slices
-    sides = (float(own), 1.0, 1.0) if chip.ici_switched else most_cubic(own, dimensions)
-    shown = "x".join(f"{side:g}" for side in sides[:dimensions] or sides)
-    rules.append(f"torus {shown}" + (f", {slices} slices" if slices > 1 else ""))
+        sides = slices.stated(request.torus, request.chips, name, chip)
+        count = request.chips // math.prod(round(side) for side in sides)
+    else:
+        sides, count = slices.default(request.chips, chip)
+    if request.torus is None or count > 1:
+        rules.append(slices.named(sides, count, chip))
     return sides
-
-
-def _fits(chips: int, slices: int, largest: int) -> bool:
-    return chips % slices == 0 and chips // slices <= largest
-
-
-def _sides(request: Request, text: str, dimensions: int) -> tuple[float, float, float]:
-    parts = text.lower().split("x")
-    if not 1 <= len(parts) <= 3 or not all(p.isdecimal() and int(p) > 0 for p in parts):
-        raise UserError(f"--torus {text}: write the sides as 4x4 or 4x4x8")
-    sides = [int(p) for p in parts]
-    if len([s for s in sides if s > 1]) > dimensions:
-        raise UserError(f"--torus {text}: {request.chip} has links for {dimensions} dimensions")
-    own = math.prod(sides)
-    if request.chips % own:
-        near = " or ".join(str(c) for c in _multiples(request.chips, own))
-        raise UserError(
-            f"--torus {text} has {own} chips, and --chips {request.chips} is no whole number of "
-            f"such slices; the nearest are {near} chips"
-        )
-    x, y, z = [float(s) for s in (*sides, 1, 1)[:3]]
-    return x, y, z
 
 
 def _inputs(
@@ -238,9 +231,9 @@ def _inputs(
         training = Training(
             sequence_tokens=float(request.sequence_tokens),
             global_batch=float(request.global_batch),
-            microbatches=float(request.microbatches),
+            microbatches=float(request.microbatches or 1),
             offload_saved=float(request.offload),
-            **_saved(request.remat),
+            **_saved(request.remat or "full"),
         )
         return training, 1
     groups = degrees["data"] * degrees["pipeline"] * degrees["fsdp"] * attention
@@ -249,7 +242,8 @@ def _inputs(
         batch = groups
         rules.append(f"batch {batch}: one sequence for each group of chips with its own requests")
     workload = Workload(
-        prompt_tokens=float(request.prompt_tokens), output_tokens=float(request.output_tokens)
+        prompt_tokens=float(request.prompt_tokens or PROMPT_TOKENS),
+        output_tokens=float(request.output_tokens or OUTPUT_TOKENS),
     )
     return workload, batch
 
@@ -274,19 +268,18 @@ def _saved(policy: str) -> dict[str, float]:
 
 
 def _variant(request: Request) -> Variant:
-    for option, value in (
-        ("weights", request.weights),
-        ("activations", request.activations),
-        ("kv", request.kv),
+    kv = request.kv or "bf16"
+    for option, value, accepted in (
+        ("weights", request.weights, BITS),
+        ("activations", request.activations, COMPUTE),
+        ("kv", kv, BITS),
     ):
-        if value not in BITS:
-            raise UserError(f"--{option} {value!r} is not one of {', '.join(BITS)}")
-    if request.activations == "fp32":
-        raise UserError("--activations fp32: matrix units multiply in 16 bits or fewer; use bf16")
+        if value not in accepted:
+            raise UserError(f"--{option} {value!r} is not one of {', '.join(accepted)}")
     return dataclasses.replace(
         NEUTRAL,
         weight_bits=BITS[request.weights],
         activation_bits=BITS[request.activations],
-        compute_format=_FORMATS[request.activations],
-        kv_bits=BITS[request.kv],
+        compute_format=COMPUTE[request.activations],
+        kv_bits=BITS[kv],
     )

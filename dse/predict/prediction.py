@@ -10,6 +10,7 @@ import numpy as np
 
 from dse.predict.configuration import Configuration
 from dse.predict.hints import hint
+from dse.predict.point import point
 from dse.validation.evidence import Case, Interval, Ratios, interval
 from dse.validation.features import features_by_class
 
@@ -51,18 +52,21 @@ class Prediction:
 
     metrics: all of them. intervals: of the headlines. operators: as `dse explain`. violations:
     code, amount (1 for yes or no), meaning and hint of every limit that is exceeded.
+    hbm_usable_bytes: what of a chip's HBM a program can have.
     """
 
     metrics: Mapping[str, float]
     intervals: Mapping[str, Interval]
     operators: list[dict[str, Any]]
     violations: list[dict[str, Any]]
+    hbm_usable_bytes: float
 
 
 def predict(c: Configuration) -> Prediction:
     """Evaluate the configuration at the central constants, and its estimates under draws."""
     from dse.scoring.explain import rows_of_table
     from dse.validation.intervals import calibration
+    from hwmodel.theta import central
 
     values, violated, tables, estimates = _evaluate(c)
     if c.stack:
@@ -77,7 +81,8 @@ def predict(c: Configuration) -> Prediction:
         and (found := interval(name, values[name], case, calibration())) is not None
     }
     operators = [row for step in _STEPS[c.phase] for row in rows_of_table("", step, tables[step])]
-    return Prediction(values, intervals, operators, _violations(c, violated))
+    usable = c.chip.hbm_bytes * central()["hbm_usable_fraction"]
+    return Prediction(values, intervals, operators, _violations(c, violated), usable)
 
 
 def _evaluate(
@@ -98,9 +103,9 @@ def _evaluate(
     drawn = {n: v for n, v in chip_draws(c.chip_name).items() if n not in SWITCHES}
 
     def evaluated(constants: Any, fields: Any) -> Any:
-        point, steps = _point(c, dataclasses.replace(c.chip, **fields), constants)
+        found, steps = point(c, dataclasses.replace(c.chip, **fields), constants)
         tables = {name: step_table(step) for name, step in steps.items()}
-        return point.metrics, point.violations, tables
+        return found.metrics, found.violations, tables
 
     with jax.enable_x64(True):
         compiled = jax.jit(evaluated)
@@ -125,20 +130,6 @@ def _evaluate(
     return values, {k: float(v) for k, v in violations.items()}, tables, ratios
 
 
-def _point(c: Configuration, chip: Any, constants: Any) -> tuple[Any, dict[str, Any]]:
-    """The point of a phase and its steps by name."""
-    parts = (chip, c.architecture, c.variant, c.deployment, c.inputs, constants, float("nan"))
-    if c.phase == "train":
-        from models.training import evaluate_training
-
-        trained = evaluate_training(*parts)  # type: ignore[arg-type]
-        return trained, {"step": trained.step}
-    from models.performance import evaluate
-
-    point = evaluate(*parts)  # type: ignore[arg-type]
-    return point, {"prefill": point.prefill, "decode": point.decode}
-
-
 def _features(c: Configuration) -> dict[str, list[Mapping[str, float]]]:
     """The features of each class of prediction."""
     found = features_by_class(c.chip, c.deployment, c.inputs)
@@ -149,7 +140,18 @@ def _violations(c: Configuration, amounts: Mapping[str, float]) -> list[dict[str
     from models.legality import REASONS
 
     return [
-        {"code": code, "amount": amount, "meaning": REASONS[code], "hint": hint(code, c, amount)}
+        {"code": code, "amount": amount, "meaning": REASONS[code], "hint": _hint(code, c, amount)}
         for code, amount in amounts.items()
         if amount > 0 and code not in _IGNORED
     ]
+
+
+def _hint(code: str, c: Configuration, amount: float) -> str:
+    """The hint, after the change that was found to fit where there is one."""
+    if code != "hbm_overflow":
+        return hint(code, c, amount)
+    from dse.predict.nearest import fitting
+
+    found = fitting(c)
+    more = hint(code, c, amount)
+    return f"{found}, which fits, or {more}" if found else more
