@@ -9,6 +9,7 @@ from pathlib import Path
 EXIT_OK = 0
 EXIT_INTERNAL = 1
 EXIT_BAD_INPUT = 2
+EXIT_ILLEGAL = 3
 EXIT_INTERRUPTED = 130
 
 

@@ -45,7 +45,8 @@ app.command()(catalog.metrics)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 well, 2 bad input, 130 interrupted, 1 a defect of ours."""
+    """Run the command line and exit: 0 well, 2 bad input, 3 a configuration that cannot
+    run, 130 interrupted, 1 a defect of ours."""
     try:
         app(args=None if arguments is None else list(arguments), prog_name="dse")
     except UserError as error:

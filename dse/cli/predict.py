@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli.options import Json
+from dse.errors import EXIT_ILLEGAL
 from dse.predict.options import BITS, COMPUTE, MOST_CHIPS, OF_PHASES, PHASES, any_of
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from dse.predict.prediction import Prediction
 
 _Degree = Annotated[int | None, typer.Option(min=1, help="Degree of this kind of parallelism.")]
-EXIT_ILLEGAL = 1
-"""Exit code of a configuration that cannot run: it is predicted and printed all the same."""
 
 
 def _help(option: str, text: str) -> str:
@@ -101,7 +100,7 @@ def predict(
     """Time, rates and memory of one model on one number of chips, and how sure they are.
 
     Degrees that are not given are 1; the chips left over go to --tensor, in training to --fsdp.
-    Exit code 0: it can run. 1: it cannot, and the first lines say why and what to change (--json:
+    Exit code 0: it can run. 3: it cannot, and the first lines say why and what to change (--json:
     `legal` is false). 2: a mistake in what was asked.
     """
     import sys

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dse.cli.app import main
-from dse.errors import UserError
+from dse.errors import EXIT_ILLEGAL, UserError
 from dse.predict.configuration import Configuration, Request, build
 from dse.predict.hints import hint
 from dse.predict.nearest import fitting
@@ -163,7 +163,7 @@ def test_what_cannot_run_is_said_first_and_by_the_exit_code(
     with pytest.raises(SystemExit) as caught:
         main(words)
     out, err = capsys.readouterr()
-    assert caught.value.code == 1 and err.startswith("compiling the model")
+    assert caught.value.code == EXIT_ILLEGAL and err.startswith("compiling the model")
     verdict = out.splitlines()[1]
     assert verdict.startswith("does not fit: needs ") and "GB of 17.18 GB" in verdict
     batch = int(verdict.partition("--batch ")[2].partition(",")[0])
@@ -173,7 +173,7 @@ def test_what_cannot_run_is_said_first_and_by_the_exit_code(
         main([*words, "--json"])
     out, err = capsys.readouterr()
     facts = json.loads(out)
-    assert caught.value.code == 1 and err == "" and facts["legal"] is False
+    assert caught.value.code == EXIT_ILLEGAL and err == "" and facts["legal"] is False
     assert facts["metrics"]["hbm_used_bytes"] > facts["hbm_usable_bytes"]
     assert facts["operators"] and facts["violations"][0]["code"] == "hbm_overflow"
 
