@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 
 import numpy as np
@@ -83,7 +83,9 @@ def table(
         rows = [r for r in statistics.predicted(records) if target.name in r.bars]
         beside = ""
         if target.name == "serve_fixed":
-            beside = _without_host([r for r in without_host if target.name in r.bars])
+            hosted = [r for r in without_host if target.name in r.bars]
+            beside = _without_host(hosted)
+            target = replace(target, title=target.title + _with_host(len(hosted), len(rows)))
         for statistic, limit in target.limits.items():
             lines.append(_error_line(target, statistic, limit, rows, beside))
     lines.append(_left_out_line(left_out))
@@ -119,6 +121,13 @@ def error(rows: Sequence[Record], statistic: str) -> Figure:
     share = {"median": 0.5, "p90": 0.9, "worst": 1.0}[statistic]
     values = abs(statistics.ratios(rows) - 1)
     return statistics.figure(rows, statistics.quantile(values, share))
+
+
+def _with_host(hosted: int, rows: int) -> str:
+    """Of how many rows the prediction has the host time of their stack."""
+    if not hosted:
+        return ""
+    return ", with the stack's host pair" + ("" if hosted >= rows else f" ({hosted} of {rows})")
 
 
 def _without_host(rows: Sequence[Record]) -> str:

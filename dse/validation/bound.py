@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -125,14 +125,17 @@ def _host_s(case: Case, theta: Mapping[str, float], times: Mapping[str, float]) 
 
 
 def explain(
-    records: Sequence[Record], rows: Sequence[Measurement], with_host: bool
+    records: Sequence[Record],
+    rows: Sequence[Measurement],
+    with_host: bool,
+    misses: Callable[[Record], bool] = missed,
 ) -> list[Record]:
-    """The records, those that miss their target with `bound_by`; `rows` are their measurements."""
+    """The records, those that miss with `bound_by`; `rows` are their measurements."""
     from dse.validation.predictor import fitting, prepare, with_host_time
     from hwmodel.theta import central
 
     known = {m.id: m for m in rows}
-    asked = {r.id for r in records if r.id in known and missed(r)}
+    asked = {r.id for r in records if r.id in known and misses(r)}
     found = []
     with counting("what bounds rows that miss", len(asked)) as count:
         for r in records:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dse.validation.measurements import Measurement, MissingField
+from dse.validation.possible import check_devices, check_metric, check_operation, choice
 from hwmodel import presets
 from hwmodel.chip import Chip, share_of
 
@@ -41,8 +42,14 @@ def case(m: Measurement) -> Case:
     if operation.get("family") == "diffusion":
         raise MissingField("diffusion models are not in the model's vocabulary")
     chip = _chip(m)
-    if "op" in operation:
-        return _microbenchmark(m, chip, operation)
+    check_operation(m)
+    check_devices(m, chip)
+    made = _microbenchmark(m, chip, operation) if "op" in operation else _model(m, chip)
+    check_metric(m)
+    return made
+
+
+def _model(m: Measurement, chip: Chip) -> Case:
     from dse.validation import model_cases
 
     return model_cases.case(m, chip)
@@ -61,13 +68,25 @@ def _microbenchmark(m: Measurement, chip: Chip, op: Mapping[str, Any]) -> Case:
         return _matmul(m, chip, op)
     if name == "hbm_copy":
         return Case(
-            m, "hbm", "hbm_copy", {"chip": _device(m, chip)}, {"bytes_moved": op["bytes_moved"]}
+            m,
+            "hbm",
+            "hbm_copy",
+            {"chip": _device(m, chip)},
+            {"bytes_moved": _size(op, "bytes_moved")},
         )
     if name in ("all_gather", "reduce_scatter"):
         return _collective(m, chip, op)
     if name == "all_reduce":
         raise MissingField("bytes_moved: the bandwidth's definition is not stated")
     raise MissingField(f"op {name!r} is not in the model's vocabulary")
+
+
+def _size(op: Mapping[str, Any], name: str) -> float:
+    """A number that the JSON object in `arch` states."""
+    value = op.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise MissingField(f"arch: {op['op']} needs {name!r} as a number above 0, not {value!r}")
+    return float(value)
 
 
 def _device(m: Measurement, chip: Chip) -> Chip:
@@ -78,7 +97,9 @@ def _device(m: Measurement, chip: Chip) -> Chip:
 
 def _matmul(m: Measurement, chip: Chip, op: Mapping[str, Any]) -> Case:
     chips = m.number("chips")
-    rows, columns = float(op["m"]), float(op["n"])
+    if m.compute_dtype:  # other formats have another rate, which the equation does not know
+        choice("compute_dtype", m.compute_dtype, ("bf16",))
+    rows, columns = _size(op, "m"), _size(op, "n")
     device = chip
     if chips <= 1:
         device = _device(m, chip)
@@ -89,11 +110,11 @@ def _matmul(m: Measurement, chip: Chip, op: Mapping[str, Any]) -> Case:
         device = share_of(chip, chips / devices) if devices > chips else chip
     numbers = {
         "m": rows,
-        "k": float(op["k"]),
+        "k": _size(op, "k"),
         "n": columns,
         "host": float(op.get("timing") == "host"),
     }
-    blocks = tuple(op[f"block_{d}"] for d in "mkn") if "block_m" in op else None
+    blocks = tuple(_size(op, f"block_{d}") for d in "mkn") if "block_m" in op else None
     equation = "matmul" if blocks is None else "blocked_matmul"
     # Timed from the host, a matmul is mostly its dispatch: another class of prediction.
     kind = "matmul_host" if numbers["host"] else "matmul"
@@ -102,13 +123,15 @@ def _matmul(m: Measurement, chip: Chip, op: Mapping[str, Any]) -> Case:
 
 def _collective(m: Measurement, chip: Chip, op: Mapping[str, Any]) -> Case:
     """A group of `group_size` chips; each device of a chip runs its own group at the same time."""
-    group = float(op["group_size"])
+    group = _size(op, "group_size")
+    if not 1 < group <= m.number("chips"):
+        raise MissingField(f"arch: group_size {group:g} of {m.number('chips'):g} chips")
     sides = torus(m, chip)
     if op["op"] == "all_gather":
         # bytes_moved counts what one chip receives: (group - 1) shards of each of its devices.
-        payload = float(op["bytes_moved"]) / (group - 1) * group
+        payload = _size(op, "bytes_moved") / (group - 1) * group
     else:  # every member holds the whole array before it is summed and scattered
-        payload = float(op["bytes_per_device"])
+        payload = _size(op, "bytes_per_device")
     numbers = {"payload_bytes": payload, "group": group}
     for axis, side in zip("xyz", sides, strict=True):
         numbers[f"torus_{axis}"] = side
@@ -123,7 +146,7 @@ def torus(m: Measurement, chip: Chip, degrees: Sequence[float] = ()) -> tuple[fl
     chips.
     """
     if m.mesh:
-        sides = [float(side) for side in m.mesh.split("x")]
+        sides = _stated_sides(m)
         return (*sides, *[1.0] * (3 - len(sides)))  # type: ignore[return-value]
     chips = round(m.number("chips") / (m.num_slices or 1))
     rings = [d for d in degrees if d > 1]
@@ -131,6 +154,17 @@ def torus(m: Measurement, chip: Chip, degrees: Sequence[float] = ()) -> tuple[fl
     if 1 < len(rings) <= chip.ici_torus_ndims and closed and math.prod(rings) == chips:
         return (*rings, *[1.0] * (3 - len(rings)))  # type: ignore[return-value]
     return most_cubic(chips, round(chip.ici_torus_ndims))
+
+
+def _stated_sides(m: Measurement) -> list[float]:
+    try:
+        sides = [float(int(side)) for side in m.mesh.split("x")]
+    except ValueError:
+        sides = []
+    whole = math.prod(sides) * (m.num_slices or 1)
+    if not 0 < len(sides) <= 3 or min(sides) < 1 or (m.chips or 1) >= 1 and whole != m.chips:
+        raise MissingField(f"mesh {m.mesh!r} has not the {m.chips or 0:g} chips, in up to 3 sides")
+    return sides
 
 
 def most_cubic(chips: int, dimensions: int) -> tuple[float, float, float]:

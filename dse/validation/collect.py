@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dse.errors import UserError
-from dse.validation.gaps import missed
+from dse.validation.gaps import missed, outside
 from dse.validation.record import KINDS, Record
+from search_spaces.nearest import nearest
 
 if TYPE_CHECKING:
     from dse.validation.measurements import Measurement
@@ -33,11 +34,10 @@ class Wanted:
             UserError: an unknown kind or chip; the message names the nearest.
         """
         from hwmodel import presets
-        from search_spaces.nearest import suggestion
 
         for kind in kinds:
             if kind not in KINDS:
-                raise UserError(f"--kind: no kind is called {kind!r}; {suggestion(kind, KINDS)}")
+                raise UserError(f"--kind: no kind is called {kind!r}; {_kind_meant(kind)}")
         try:
             chips = tuple(presets.canonical(tpu) for tpu in tpus)
         except presets.ChipError as error:
@@ -69,6 +69,12 @@ class Wanted:
         return kinds and (not self.tpus or any(tpu[0] in "hb" for tpu in self.tpus))
 
 
+def _kind_meant(kind: str) -> str:
+    """The nearest kind, else all of them: the list is the only place where a reader finds them."""
+    near = nearest(kind, KINDS)
+    return f"did you mean {near!r}?" if near else f"kinds are {', '.join(KINDS)}"
+
+
 def collect(
     file: Path | None, wanted: Wanted, *, with_host: bool = True
 ) -> tuple[list[Record], list[Record]]:
@@ -79,6 +85,8 @@ def collect(
     """
     from dse.validation.hosts import pairs
 
+    if file is not None and file.is_dir():
+        raise UserError(f"--measurements: {file} is a folder; name a CSV file in it")
     if file is not None and not file.is_file():
         raise UserError(f"--measurements: there is no file {file}")
     found = _predicted(file, wanted)
@@ -91,16 +99,18 @@ def collect(
 def explained(
     file: Path | None, records: Sequence[Record], *, with_host: bool = True
 ) -> list[Record]:
-    """The records, those of TPU rows that miss their target with what takes their time.
+    """The records, those of TPU rows that miss with what takes their time: a published row its
+    target, a user's its interval.
 
     Published rows are explained once and then kept.
     """
     from dse.validation import bound, measurements, saved
 
-    if not any(map(missed, records)):
+    misses = missed if file is None else outside
+    if not any(map(misses, records)):
         return list(records)
     if file is not None:
-        return bound.explain(records, measurements.read(file), with_host)
+        return bound.explain(records, measurements.read(file), with_host, outside)
     name = "bound" if with_host else "bound_without_host"
     known = {r.id: r.bound_by for r in saved.load(name) or []}
     ready = [dataclasses.replace(r, bound_by=known.get(r.id, "")) for r in records]

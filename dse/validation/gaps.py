@@ -13,13 +13,14 @@ time in their prediction, as not understood.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from dse.validation.bars import targets
 from dse.validation.record import Record
+from dse.validation.statistics import inside
 
 FILE = "gaps.yaml"
 UNKNOWN_CAUSE = "not understood"
@@ -81,12 +82,21 @@ def missed(record: Record) -> bool:
     return abs(record.predicted / record.measured - 1) > limit
 
 
-def gaps(records: Sequence[Record], causes: Sequence[Cause] | None = None) -> list[Gap]:
-    """The rows beyond their limit by cause, kind and chip: TPUs before GPUs, most rows first."""
+def outside(record: Record) -> bool:
+    """Whether a user's row misses: no limit of the package is meant for it, its interval is."""
+    return inside(record) is False
+
+
+def gaps(
+    records: Sequence[Record],
+    causes: Sequence[Cause] | None = None,
+    misses: Callable[[Record], bool] = missed,
+) -> list[Gap]:
+    """The rows that miss by cause, kind and chip: TPUs before GPUs, most rows first."""
     known = released() if causes is None else causes
     found: dict[tuple[str, str, str, str], list[Record]] = {}
     for r in records:
-        if not missed(r):
+        if not misses(r):
             continue
         cause = next((c for c in known if c.explains(r)), None)
         words = (cause.cause, cause.settles) if cause else (UNKNOWN_CAUSE, UNKNOWN_TEST)

@@ -10,7 +10,7 @@ from dse.validation import plot
 from dse.validation.bars import Line
 from dse.validation.record import KINDS, Record
 from dse.validation.report import Report, Set
-from dse.validation.statistics import predicted
+from dse.validation.statistics import inside, predicted
 from dse.validation.text import line_cells, percent, set_cells
 
 LARGEST_TABLE = 400
@@ -24,8 +24,7 @@ def page(found: Report) -> str:
     body = [
         "<h1>Predictions beside measurements</h1>",
         _lead(found),
-        "<h2>The bar</h2>",
-        _bar_table(found.lines),
+        *([] if found.own else ["<h2>The bar</h2>", _bar_table(found.lines)]),
         "<h2>Predicted against measured</h2>",
         _key(chips),
         '<div class="plots">',
@@ -49,11 +48,14 @@ def page(found: Report) -> str:
 
 def _lead(found: Report) -> str:
     rows = predicted(found.records)
+    fresh = (
+        f", {sum(r.held_out for r in rows)} of them from groups that no constant was fitted to "
+        "(hollow marks)"
+    )
     return (
-        f"<p>{len(rows)} of {len(found.records)} measured rows are predicted, "
-        f"{sum(r.held_out for r in rows)} of them from groups that no constant was fitted to "
-        "(hollow marks). Errors are of predicted over measured minus 1; intervals in brackets are "
-        "90&nbsp;% bootstraps over groups of source, chip and model.</p>"
+        f"<p>{len(rows)} of {len(found.records)} measured rows are predicted"
+        f"{'' if found.own else fresh}. Errors are of predicted over measured minus 1; intervals "
+        "in brackets are 90&nbsp;% bootstraps over groups of source, chip and model.</p>"
     )
 
 
@@ -82,21 +84,23 @@ def _plots(found: Report, chips: Sequence[str]) -> Iterable[str]:
 
 
 def _row_tables(found: Report) -> Iterable[str]:
-    headers = ("id", "chip", "class", "measured", "predicted", "80 % interval", "unit", "error")
+    headers = ("id", "chip", "class", "measured", "predicted", "80 % interval", "unit")
+    every = (*headers, "error", "inside")
     for kind in _kinds(found.records):
         rows = [r for r in predicted(found.records) if r.kind == kind]
         shown = rows[:LARGEST_TABLE]
         more = f", the first {LARGEST_TABLE}" if len(rows) > LARGEST_TABLE else ""
         title = f"{kind.replace('_', ' ')}: {len(rows)} rows{more}"
-        table = _table(title, headers, [_row(r) for r in shown], numbers=(3, 4, 5, 7))
+        table = _table(title, every, [_row(r, found.own) for r in shown], numbers=(3, 4, 5, 7))
         yield f"<details><summary>{escape(title)}</summary>{table}</details>"
 
 
-def _row(r: Record) -> list[str]:
+def _row(r: Record, own: bool) -> list[object]:
     between = "-" if r.low is None or r.high is None else f"{r.low:.4g} to {r.high:.4g}"
     value = r.predicted or 0.0
     error = percent(value / r.measured - 1, sign=True)
-    name = f"{r.id} (held out)" if r.held_out else r.id
+    name = f"{r.id} (held out)" if r.held_out and not own else r.id
+    held = inside(r)
     return [
         name,
         r.tpu,
@@ -106,6 +110,7 @@ def _row(r: Record) -> list[str]:
         between,
         r.unit,
         error,
+        "-" if held is None else held,
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import json
 import math
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 
 from dse.errors import UserError
 from dse.validation.record import group_of, held_out
-from search_spaces.nearest import suggestion
+from search_spaces.nearest import nearest, suggestion
 
 
 class MissingField(Exception):
@@ -125,6 +126,9 @@ METRICS = {
     "bandwidth_bytes_per_s": "B/s",
 }
 """Units of the values of `metric_std`."""
+KINDS_OF_WORK = ("matmul", "hbm", "collective", "train", "prefill", "decode", "serve")
+"""What `workload_kind` may be."""
+_MAY_BE_ZERO = ("out_len_std", "expert_capacity")
 
 
 def published() -> list[Measurement]:
@@ -141,29 +145,72 @@ def read(path: Path) -> list[Measurement]:
         UserError: naming the line and the column, where the file cannot be understood.
     """
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        # -sig: spreadsheets write a mark before the first column's name.
+        with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             _check_header(path, list(reader.fieldnames or []))
-            rows = [_row(path, reader.line_num, raw) for raw in reader]
+            rows = [(reader.line_num, _row(path, reader.line_num, raw)) for raw in reader]
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not a UTF-8 text file ({error.reason})") from error
-    seen: set[str] = set()
-    for row in rows:
-        if row.id in seen:
-            raise UserError(f"{path}: the id {row.id!r} appears twice; make ids unique")
-        seen.add(row.id)
+        raise UserError(
+            f"{path}: not a UTF-8 text file ({error.reason}); save it as CSV in UTF-8"
+        ) from error
+    except csv.Error as error:
+        raise UserError(f"{path}: not a CSV file ({error})") from error
+    lines: dict[str, int] = {}
+    for line, row in rows:
+        if row.id in lines:
+            raise UserError(
+                f"{path}:{line}: the id {row.id!r} appears twice, first in line {lines[row.id]}; "
+                "make ids unique"
+            )
+        lines[row.id] = line
     if not rows:
-        raise UserError(f"{path}: no rows below the header")
-    return rows
+        raise UserError(f"{path}: no rows below the header; add one line per measurement")
+    return [row for _, row in rows]
+
+
+@functools.cache
+def known_columns() -> tuple[str, ...]:
+    """The columns of the package's file: those read here, and others for its readers."""
+    text = resources.files("hwmodel").joinpath("calibration", "silicon.csv").read_text("utf-8")
+    return tuple(next(csv.reader(text.splitlines()[:1])))
 
 
 def _check_header(path: Path, columns: list[str]) -> None:
-    for name in _REQUIRED:
-        if name not in columns:
-            raise UserError(f"{path}:1: the column {name!r} is missing")
+    if not columns:
+        raise UserError(f"{path}: the file is empty; its first line must name the columns")
+    missing = [name for name in _REQUIRED if name not in columns]
+    unknown = [name for name in columns if name not in known_columns()]
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if missing:
+        hint = "; separate columns by commas" if len(columns) == 1 else _misspelt(unknown, missing)
+        plural = "columns {} are" if len(missing) > 1 else "column {} is"
+        raise UserError(f"{path}:1: the {plural.format(_quoted(missing))} missing{hint}")
+    if unknown:
+        near = nearest(unknown[0], known_columns()) if unknown[0] else None
+        fix = f"did you mean {near!r}?" if near and near not in columns else "remove it"
+        raise UserError(
+            f"{path}:1: the column {unknown[0]!r} is unknown; {fix} (free text goes into 'notes')"
+        )
+    if twice:
+        raise UserError(f"{path}:1: the column {twice[0]!r} appears twice; keep one")
+
+
+def _misspelt(unknown: list[str], missing: list[str]) -> str:
+    pairs = {name: nearest(name, missing) for name in unknown if name}
+    found = [f"rename {name!r} to {near!r}" for name, near in pairs.items() if near]
+    return f"; {', '.join(found)}" if found else "; add it"
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def _row(path: Path, line: int, raw: dict[str, str | None]) -> Measurement:
+    if None in raw:  # cells beyond the last column
+        raise UserError(
+            f"{path}:{line}: more cells than the header has columns; quote texts with commas"
+        )
     values: dict[str, Any] = {}
     for name in _FIELDS:
         cell = (raw.get(name) or "").strip()
@@ -179,6 +226,11 @@ def _row(path: Path, line: int, raw: dict[str, str | None]) -> Measurement:
     if values["metric_std"] not in METRICS:
         near = suggestion(values["metric_std"], METRICS)
         raise UserError(f"{path}:{line}: metric_std {values['metric_std']!r} is unknown; {near}")
+    if values["workload_kind"] not in KINDS_OF_WORK:
+        near = suggestion(values["workload_kind"], KINDS_OF_WORK)
+        raise UserError(
+            f"{path}:{line}: workload_kind {values['workload_kind']!r} is unknown; {near}"
+        )
     if values["value_std"] <= 0:
         raise UserError(f"{path}:{line}: value_std must be above 0")
     if values["arch"].startswith("{"):
@@ -186,18 +238,38 @@ def _row(path: Path, line: int, raw: dict[str, str | None]) -> Measurement:
             json.loads(values["arch"])
         except json.JSONDecodeError as error:
             raise UserError(f"{path}:{line}: arch is not valid JSON ({error.msg})") from error
+    values["tpu"] = _chip_name(values["tpu"])
     return Measurement(**values, folder=path.parent)
+
+
+def _chip_name(name: str) -> str:
+    """The chip's own name, so that filters and groups know it; an unknown one stays as it is."""
+    from hwmodel import presets
+
+    try:
+        return presets.canonical(name)
+    except presets.ChipError:
+        return name
 
 
 def _number(path: Path, line: int, name: str, cell: str) -> float | None:
     if not cell:
         return None
     # "512 (2 slices) presumably" stays readable: the number comes first in the published rows.
-    first = cell.split()[0]
+    first, _, rest = cell.partition(" ")
     try:
         value = float(first)
     except ValueError:
         raise UserError(f"{path}:{line}: {name} {cell!r} is not a number") from None
+    if rest and not rest.startswith("("):  # "7.5 ms" must not pass for 7.5 s
+        raise UserError(
+            f"{path}:{line}: {name} {cell!r} is a number and a word; write the number alone, in "
+            "the unit of the column or metric"
+        )
     if not math.isfinite(value):
         raise UserError(f"{path}:{line}: {name} {cell!r} is not a finite number")
+    if name != "value_std" and (value < 0 or (value == 0 and name not in _MAY_BE_ZERO)):
+        raise UserError(
+            f"{path}:{line}: {name} {cell!r} must be above 0; leave it empty if unknown"
+        )
     return value

@@ -14,6 +14,7 @@ from typing import Any
 
 from dse.validation.cases import Case, torus
 from dse.validation.measurements import Measurement, MissingField
+from dse.validation.possible import choice, devices_per_chip
 from hwmodel.chip import Chip
 from hwmodel.ops import BF16, FP8, INT8
 from models.architecture import Architecture, MoE
@@ -48,7 +49,12 @@ def case(m: Measurement, chip: Chip) -> Case:
     arch = _architecture(m)
     if m.workload_kind == "train":
         return _training(m, chip, arch)
-    if m.metric_std == "latency_s" and m.number("fsdp") > 1 and m.out_len_std == 0:
+    if (
+        m.workload_kind == "prefill"
+        and m.metric_std == "latency_s"
+        and m.number("fsdp") > 1
+        and m.out_len_std == 0
+    ):
         return _forward_pass(m, chip, arch)
     return _serving(m, chip, arch)
 
@@ -86,8 +92,9 @@ def stack_defaults() -> dict[str, Any]:
     return loaded
 
 
-def _in_chips(m: Measurement, *names: str) -> dict[str, float]:
-    """Degrees in chips: the first of `names` that can be halved gives up the second device."""
+def _in_chips(m: Measurement, chip: Chip, *names: str) -> dict[str, float]:
+    """Degrees in chips: where a chip has two devices, the first of `names` that can be halved
+    gives up the second."""
     degrees = {name: m.number(name) for name in names if name != "attn_dp"}
     if "attn_dp" in names:  # where nothing is left over, the replicas of attention are one
         whole = math.prod(degrees.values()) == m.chips and m.attn_dp is None
@@ -96,10 +103,11 @@ def _in_chips(m: Measurement, *names: str) -> dict[str, float]:
     for value in degrees.values():
         devices *= value
     per_chip = devices / m.number("chips")
-    if per_chip not in (1.0, 2.0):
+    if per_chip not in (1.0, float(devices_per_chip(m.tpu, chip))):
+        times = "once or twice" if devices_per_chip(m.tpu, chip) == 2 else "once"
         raise MissingField(
-            f"the degrees make {devices:g} devices, which is not once or twice the "
-            f"{m.number('chips'):g} chips"
+            f"the degrees make {devices:g} devices, which is not {times} the "
+            f"{m.number('chips'):g} {m.tpu} chips"
         )
     for name in names:
         if per_chip == 1:
@@ -122,9 +130,9 @@ def _placed(m: Measurement, chip: Chip, assumed: list[str], **fields: float) -> 
 
 def _training(m: Measurement, chip: Chip, arch: Architecture) -> Case:
     assumed: list[str] = []
-    degrees = _in_chips(m, "fsdp", "tp", "dp", "cp", "ep", "pp")
+    degrees = _in_chips(m, chip, "fsdp", "tp", "dp", "cp", "ep", "pp")
     compute = m.text("compute_dtype")
-    weights = BITS[_stated(m, "weight_dtype", assumed)]
+    weights = _bits("weight_dtype", _stated(m, "weight_dtype", assumed))
     deployment = _placed(
         m,
         chip,
@@ -151,7 +159,7 @@ def _training(m: Measurement, chip: Chip, arch: Architecture) -> Case:
     )
     numbers = {"flops": 0.0, "steps": 0.0, "evaluations": 0.0}
     if m.metric_std in ("mfu", "tflops_per_chip"):
-        causal = {"full": 0.0, "causal": 1.0}[m.text("flop_count")]
+        causal = float(choice("flop_count", m.text("flop_count"), ("full", "causal")) == "causal")
         tokens = training.sequence_tokens * training.global_batch
         numbers["flops"] = tokens * needed_flops_per_token(arch, training.sequence_tokens, causal)
     elif m.metric_std == "mlperf_block_s":
@@ -180,14 +188,14 @@ def _training(m: Measurement, chip: Chip, arch: Architecture) -> Case:
 
 def _saved(m: Measurement, assumed: list[str]) -> dict[str, float]:
     """The `save_*` fields of a remat policy."""
-    policy = _stated(m, "remat", assumed)
+    policy = choice("remat", _stated(m, "remat", assumed), ("full", "minimal", "custom"))
     fields = dict.fromkeys(dict.fromkeys(SAVED.values()), 0.0)
     if policy == "minimal":
         return {**dict.fromkeys(fields, 1.0), "save_context": 0.0}
     if policy == "custom":
         for tensor in m.text("remat_saved").split("+"):
             if tensor != "decoder_layer_input":
-                fields[SAVED[tensor]] = 1.0
+                fields[SAVED[choice("remat_saved", tensor, SAVED)]] = 1.0
     return fields
 
 
@@ -212,21 +220,25 @@ def needed_flops_per_token(arch: Architecture, tokens: float, causal: float) -> 
 def _variant(compute: str, kv: str, weight_bits: float) -> Variant:
     return dataclasses.replace(
         NEUTRAL,
-        compute_format=FORMATS[compute],
+        compute_format=FORMATS[choice("compute_dtype", compute, FORMATS)],
         activation_bits=BITS[compute],
         weight_bits=weight_bits,
-        kv_bits=BITS[kv],
+        kv_bits=_bits("kv_dtype", kv),
     )
+
+
+def _bits(field: str, dtype: str) -> float:
+    return BITS[choice(field, dtype, BITS)]
 
 
 def _forward_pass(m: Measurement, chip: Chip, arch: Architecture) -> Case:
     """A prefill of a whole batch with gathered weights: a training step's forward pass."""
     assumed: list[str] = []
-    degrees = _in_chips(m, "fsdp", "tp", "dp", "cp", "ep", "pp")
+    degrees = _in_chips(m, chip, "fsdp", "tp", "dp", "cp", "ep", "pp")
     deployment = _placed(
         m, chip, assumed, fsdp=degrees["fsdp"], tensor=degrees["tp"], data=degrees["dp"]
     )
-    weights = BITS[m.text("weight_dtype")]
+    weights = _bits("weight_dtype", m.text("weight_dtype"))
     training = Training(
         sequence_tokens=m.number("in_len"),
         global_batch=m.number("global_batch"),
@@ -248,7 +260,7 @@ def _serving(m: Measurement, chip: Chip, arch: Architecture) -> Case:
     shards = 1.0
     if m.attn_dp == m.tp == m.chips:  # the same chips hold the KV cache of different sequences
         shards, m = m.number("attn_dp"), dataclasses.replace(m, attn_dp=1.0)
-    degrees = _in_chips(m, "tp", "attn_dp", "dp", "fsdp", "pp", "cp")
+    degrees = _in_chips(m, chip, "tp", "attn_dp", "dp", "fsdp", "pp", "cp")
     group = degrees["tp"] * degrees["attn_dp"]
     experts = m.number("ep") > 1
     workload = Workload(
@@ -285,7 +297,9 @@ def _serving(m: Measurement, chip: Chip, arch: Architecture) -> Case:
     parts = {
         "chip": chip,
         "architecture": arch,
-        "variant": _variant(compute, m.kv_dtype or "bf16", BITS[m.text("weight_dtype")]),
+        "variant": _variant(
+            compute, m.kv_dtype or "bf16", _bits("weight_dtype", m.text("weight_dtype"))
+        ),
         "deployment": deployment,
         "workload": workload,
     }

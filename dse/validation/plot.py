@@ -68,6 +68,9 @@ class _Axis:
             found = [t for t in found if self.low <= math.log10(t) <= self.high]
             if len(found) >= 3:
                 break
+        if not found:  # a row or two: the axis is narrower than the steps
+            middle = 10 ** ((self.low + self.high) / 2)
+            return [float(f"{middle:.3g}")]
         skip = math.ceil(len(found) / 6)
         return found[::skip]
 

@@ -17,10 +17,9 @@ from dse.validation.equations import HOST_SEQUENCE_S, HOST_STEP_S, blocked_matmu
 from dse.validation.features import case_features, features_by_class
 from dse.validation.hosts import NONE, HostTime, host_time, stack_key
 from dse.validation.measurements import METRICS, Measurement, MissingField
+from dse.validation.possible import RATES, beyond_peak
 from dse.validation.record import Record
 from hwmodel import theta as constants
-
-RATES = ("mfu", "mbu", "tflops_per_chip", "tflops_per_device", "bandwidth_bytes_per_s")
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,16 @@ def record(p: Prepared, theta: Mapping[str, float], with_host: bool = True) -> R
     )
     if c is None:
         return plain
+    bound, peak = roofline.bounds(c)
+    if impossible := beyond_peak(c, peak):
+        return dataclasses.replace(plain, reason_if_skipped=impossible)
     under = with_host_time(theta, host_time(m) if with_host else NONE)
     if c.equation == "blocked_matmul":
         value = blocked_matmul_s(c, under)
     else:
         c, ready = fitting(c, under)
         value, _ = ready.value(np.array(list(under.values())))
-    bound, peak = roofline.bounds(c)
+        bound, peak = roofline.bounds(c)  # of the sequences that fit
     return dataclasses.replace(
         plain,
         predicted=in_unit(c, value),

@@ -28,11 +28,17 @@ class Set:
 
 @dataclass(frozen=True)
 class Report:
-    """One validation: its records with intervals, their sets, and the bar table."""
+    """One validation: its records with intervals, their sets, and the bar table.
+
+    own: whether the rows are a user's, which no bar is meant for. hosted: ids of rows whose
+    prediction has the host time of their stack.
+    """
 
     records: tuple[Record, ...]
     sets: tuple[Set, ...]
     lines: tuple[Line, ...]
+    own: bool = False
+    hosted: tuple[str, ...] = ()
 
     @property
     def skipped(self) -> list[Record]:
@@ -90,6 +96,8 @@ def row_json(record: Record) -> dict[str, Any]:
         "low": record.low,
         "high": record.high,
         "unit": record.unit,
+        "error": statistics.error_of(record),
+        "inside": statistics.inside(record),
         "reason_if_skipped": record.reason_if_skipped or None,
         "source": record.source,
         "stack": record.stack,

@@ -139,6 +139,16 @@ def covered(record: Record) -> bool:
     return record.low <= record.measured <= record.high
 
 
+def inside(record: Record) -> bool | None:
+    """`covered`, or None for a row without an interval."""
+    return None if record.low is None or record.high is None else covered(record)
+
+
+def error_of(record: Record) -> float | None:
+    """predicted / measured - 1, or None for a skipped row."""
+    return None if record.predicted is None else record.predicted / record.measured - 1
+
+
 def efficiency_rank(rows: Sequence[Record], *, bootstrap: bool = True) -> Figure:
     """Spearman correlation of predicted and measured efficiency, achieved over plain roofline, over
     rows of one kind and chip: how well the model orders what a roofline cannot see.

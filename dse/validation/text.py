@@ -9,7 +9,7 @@ from typing import Any
 from dse.validation.bars import Line
 from dse.validation.record import Record
 from dse.validation.report import Set
-from dse.validation.statistics import Figure
+from dse.validation.statistics import Figure, error_of, inside
 
 SOURCE_WIDTH = 44
 SOURCE_HEAD = 16
@@ -72,6 +72,22 @@ def _cut(source: str) -> str:
         return source
     tail = SOURCE_WIDTH - SOURCE_HEAD - 1
     return f"{source[:SOURCE_HEAD]}…{source[-tail:]}"
+
+
+def row_cells(r: Record) -> list[Any]:
+    """Id, kind, chip, predicted, measured, unit, error, interval, inside of a predicted row."""
+    between = "none" if r.low is None or r.high is None else f"[{r.low:.4g}, {r.high:.4g}]"
+    return [
+        r.id,
+        r.kind,
+        r.tpu,
+        r.predicted,
+        r.measured,
+        r.unit,
+        percent(error_of(r), sign=True),
+        between,
+        inside(r),
+    ]
 
 
 def skipped_groups(records: Iterable[Record]) -> list[list[Any]]:

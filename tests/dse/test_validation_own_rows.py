@@ -22,11 +22,14 @@ def example() -> str:
 
 
 def validate(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *options: str,
 ) -> tuple[int, str, str]:
     monkeypatch.setattr("os.cpu_count", lambda: 1)  # no pool: the rows share one compilation
     with pytest.raises(SystemExit) as caught:
-        main(["validate", "--measurements", str(path), "--json"])
+        main(["validate", "--measurements", str(path), *(options or ("--json",))])
     out, err = capsys.readouterr()
     return int(caught.value.code or 0), out, err
 
@@ -81,3 +84,68 @@ def test_a_mistake_is_one_message_with_its_line(
         writer.writerows(rows)
     code, out, err = validate(path, capsys, monkeypatch)
     assert code == 2 and words in err and not out and err.count("\n") == 1, err
+
+
+def product_rows(tmp_path: Path) -> Path:
+    """Three matmuls: one as measured, one far from it, one above the peak."""
+    rows = [row for row in csv.DictReader(example().splitlines()) if row["id"] == "product"]
+    values = {"near": "185", "far": "20", "above": "400"}
+    path = tmp_path / "mine.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows({**rows[0], "id": name, "value_std": v} for name, v in values.items())
+    return path
+
+
+def test_own_rows_come_first_and_no_bar_of_the_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = product_rows(tmp_path)
+    code, out, err = validate(path, capsys, monkeypatch, "--html", str(tmp_path / "page.html"))
+    assert code == 0, err
+    places = [out.index(words) for words in ("Your rows", "Summary of your rows", "1 of your 3")]
+    assert places == sorted(places)
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert lines["near"].endswith("yes ") and lines["far"].endswith("no ") and "[" in lines["far"]
+    assert "is above the 196.6 TFLOP/s" in lines["above"]
+    html = (tmp_path / "page.html").read_text("utf-8")
+    for text in (out, html):
+        assert "The bar" not in text and "host pair" not in text and "PaLM" not in text
+
+
+def test_own_rows_as_json_and_gaps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = product_rows(tmp_path)
+    _, out, _ = validate(path, capsys, monkeypatch)
+    found = json.loads(out)
+    assert found["bars"] == []
+    rows = {row["id"]: row for row in found["rows"]}
+    assert rows["near"]["inside"] is True and rows["far"]["inside"] is False
+    assert rows["far"]["error"] == pytest.approx(rows["far"]["predicted"] / 20 - 1)
+    assert rows["above"]["inside"] is None and rows["above"]["error"] is None
+    code, out, _ = validate(path, capsys, monkeypatch, "--gaps")
+    assert code == 0 and "1 row of yours outside" in out and "targets" not in out
+    assert "rows: far" in out and "bound by" in out
+
+
+def test_places_that_cannot_be_used_are_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dse.validation.collect.collect", pytest.fail)  # nothing is predicted
+    path = product_rows(tmp_path)
+    for options, words in (
+        (("--html", str(tmp_path / "no" / "x.html")), "there is no folder"),
+        (("--html", str(tmp_path)), "is a folder"),
+        (("--html", str(path)), "is no HTML page"),
+        (("--kind", "foo"), "train_moe"),
+        (("--kind", "foo"), "gpu_tpot"),
+    ):
+        code, _, err = validate(path, capsys, monkeypatch, *options)
+        assert code == 2 and words in err and err.count("\n") == 1, err
+    assert path.read_text("utf-8").startswith("id,")
+    monkeypatch.undo()
+    for place, words in ((tmp_path, "is a folder"), (tmp_path / "none.csv", "there is no file")):
+        code, _, err = validate(place, capsys, monkeypatch)
+        assert code == 2 and words in err and err.count("\n") == 1, err

@@ -216,6 +216,21 @@ def test_page_is_self_contained_and_well_formed(dse: Command, tmp_path: Path) ->
     assert html.count("<circle") + html.count("<rect") + html.count("<path") > 111
 
 
+def test_the_host_pair_is_named_only_where_there_is_one() -> None:
+    rows = [r for r in synthetic() if r.bars == ("serve_fixed",)]
+    for hosted, words in ((0, ""), (2, ", with the stack's host pair (2 of 3)"), (3, "host pair")):
+        lines = bars.table(rows, without_host=rows[:hosted])
+        (title,) = [line.title for line in lines if line.name == "serve_fixed"]
+        assert title.endswith(words) and ("host" in title) == bool(hosted)
+
+
+def test_a_plot_of_one_row_has_an_axis() -> None:
+    from dse.validation import plot
+
+    row = replace(synthetic()[0], measured=0.0061, predicted=0.0061, low=None, high=None)
+    assert "<circle" in plot.scatter("one", [row], CHIPS)
+
+
 def test_every_target_has_a_known_name() -> None:
     assert set(bars.targets()) == set(BARS)
 
