@@ -92,6 +92,11 @@ def rates(chip: Chip, theta: Theta) -> Rates:
     )
 
 
+def usable_hbm_bytes(chip: Chip, theta: Theta) -> Number:
+    """HBM bytes of a chip that a program can have."""
+    return chip.hbm_bytes * theta["hbm_usable_fraction"]
+
+
 def on_chip_bytes(chip: Chip, theta: Theta) -> Number:
     """VMEM and CMEM bytes that operands may use."""
     return (chip.vmem_bytes + chip.cmem_bytes) * theta["vmem_usable_fraction"]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from hwmodel.chip import Chip
 from hwmodel.collectives import Axis
 from hwmodel.literal import is_one
-from hwmodel.rates import on_chip_bytes
+from hwmodel.rates import on_chip_bytes, usable_hbm_bytes
 from hwmodel.theta import Theta
 from hwmodel.whole import divides
 from models.architecture import Architecture, Attention, LatentAttention, MoE
@@ -98,7 +98,7 @@ def shared_violations(
     """The limits that serving and training have in common, as `violations`."""
     ta = d.attention_tensor
     out: dict[str, Number] = {
-        "hbm_overflow": hbm_used_bytes / (chip.hbm_bytes * theta["hbm_usable_fraction"]) - 1,
+        "hbm_overflow": hbm_used_bytes / usable_hbm_bytes(chip, theta) - 1,
         "vmem_too_small": _tile_bytes(chip) * chip.cores / on_chip_bytes(chip, theta) - 1,
         "attention_split": unless(divides(d.attention_data, d.model_parallel)),
         "pipeline_degree": excess(d.pipeline, arch.layers),

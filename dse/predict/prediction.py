@@ -66,6 +66,7 @@ def predict(c: Configuration) -> Prediction:
     """Evaluate the configuration at the central constants, and its estimates under draws."""
     from dse.scoring.explain import rows_of_table
     from dse.validation.intervals import calibration
+    from hwmodel.rates import usable_hbm_bytes
     from hwmodel.theta import central
 
     values, violated, tables, estimates = _evaluate(c)
@@ -81,7 +82,7 @@ def predict(c: Configuration) -> Prediction:
         and (found := interval(name, values[name], case, calibration())) is not None
     }
     operators = [row for step in _STEPS[c.phase] for row in rows_of_table("", step, tables[step])]
-    usable = c.chip.hbm_bytes * central()["hbm_usable_fraction"]
+    usable = usable_hbm_bytes(c.chip, central())
     return Prediction(values, intervals, operators, _violations(c, violated), usable)
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from hwmodel.collectives import fabric, lay_out
 from hwmodel.ops import Collective, Matmul, Vector
+from hwmodel.rates import usable_hbm_bytes
 from hwmodel.step import StepTime, time_steps
 from models.lowering import prefill_phase
 from models.lowering.model import kv_bytes_per_sequence_per_chip
@@ -172,7 +173,7 @@ def sequences_in_memory(parts: Values, point: Point, theta: Values) -> Number:
         parts["architecture"], parts["variant"], d, parts["workload"]
     )
     cached = per_sequence * d.microbatch_per_group * d.pipeline
-    usable = parts["chip"].hbm_bytes * theta["hbm_usable_fraction"]
+    usable = usable_hbm_bytes(parts["chip"], theta)
     fit = jnp.floor((usable - (point.metrics["hbm_used_bytes"] - cached)) / per_sequence)
     return jnp.maximum(fit, 1.0) * d.data * d.request_groups
 
