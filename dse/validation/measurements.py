@@ -126,9 +126,24 @@ METRICS = {
     "bandwidth_bytes_per_s": "B/s",
 }
 """Units of the values of `metric_std`."""
-KINDS_OF_WORK = ("matmul", "hbm", "collective", "train", "prefill", "decode", "serve")
-"""What `workload_kind` may be."""
+METRICS_OF: dict[str, tuple[str, ...]] = {
+    "matmul": ("tflops_per_device", "time_s"),
+    "hbm": ("bandwidth_bytes_per_s", "time_s"),
+    "collective": ("bandwidth_bytes_per_s", "time_s"),
+    "train": ("step_s", "mfu", "tflops_per_chip", "mlperf_block_s"),
+    "prefill": ("ttft_s", "latency_s"),
+    "decode": ("tpot_s", "itl_s", "latency_s"),
+    "serve": ("out_tok_s_total", "tok_s_total", "tpot_s", "itl_s", "ttft_s"),
+}
+"""Metrics that each workload_kind can have and the equations predict."""
 _MAY_BE_ZERO = ("out_len_std", "expert_capacity")
+
+_RATES = ("mfu", "mbu", "tflops_per_chip", "tflops_per_device", "bandwidth_bytes_per_s")
+
+
+def more_is_better(metric: str) -> bool:
+    """Whether a metric is a rate or a share, not a time."""
+    return metric in _RATES or metric.endswith("_total")
 
 
 def published() -> list[Measurement]:
@@ -226,8 +241,8 @@ def _row(path: Path, line: int, raw: dict[str, str | None]) -> Measurement:
     if values["metric_std"] not in METRICS:
         near = suggestion(values["metric_std"], METRICS)
         raise UserError(f"{path}:{line}: metric_std {values['metric_std']!r} is unknown; {near}")
-    if values["workload_kind"] not in KINDS_OF_WORK:
-        near = suggestion(values["workload_kind"], KINDS_OF_WORK)
+    if values["workload_kind"] not in METRICS_OF:
+        near = suggestion(values["workload_kind"], METRICS_OF)
         raise UserError(
             f"{path}:{line}: workload_kind {values['workload_kind']!r} is unknown; {near}"
         )

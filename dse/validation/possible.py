@@ -6,27 +6,24 @@ count among real ones. It is skipped, with the field, the value and the limit.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from typing import TYPE_CHECKING
 
-from dse.validation.measurements import METRICS, Measurement, MissingField
+from dse.validation.measurements import (
+    METRICS,
+    METRICS_OF,
+    Measurement,
+    MissingField,
+    more_is_better,
+)
 from hwmodel import presets
 
 if TYPE_CHECKING:
     from dse.validation.cases import Case
     from hwmodel.chip import Chip
-
-METRICS_OF: Mapping[str, tuple[str, ...]] = {
-    "matmul": ("tflops_per_device", "time_s"),
-    "hbm": ("bandwidth_bytes_per_s", "time_s"),
-    "collective": ("bandwidth_bytes_per_s", "time_s"),
-    "train": ("step_s", "mfu", "tflops_per_chip", "mlperf_block_s"),
-    "prefill": ("ttft_s", "latency_s"),
-    "decode": ("tpot_s", "itl_s", "latency_s"),
-    "serve": ("out_tok_s_total", "tok_s_total", "tpot_s", "itl_s", "ttft_s"),
-}
-"""Metrics that each workload_kind can have and the equations predict."""
 
 KIND_OF_OP: Mapping[str, str] = {
     "matmul": "matmul",
@@ -40,9 +37,6 @@ KIND_OF_OP: Mapping[str, str] = {
 
 DEGREES = ("dp", "fsdp", "tp", "ep", "pp", "cp", "attn_dp")
 
-ONE_DEVICE = ("v4", "v5p")
-"""Chips with two cores that software sees as one device (megacore); one of v2, v3 or v7x is two."""
-
 PEAK_MARGIN = 1.01
 """Measured over peak up to which a row is believed: published peaks are rounded."""
 
@@ -52,9 +46,18 @@ up to half of a small model, and cached prompts are not computed at all."""
 
 
 def devices_per_chip(tpu: str, chip: Chip) -> int:
-    """JAX devices that one chip may be: its cores where each is a device of its own."""
-    cores = round(float(chip.cores))
-    return 1 if cores != 2 or presets.canonical(tpu) in ONE_DEVICE else 2
+    """JAX devices that one chip may be: 1, or for two cores what
+    `hwmodel/calibration/jax_devices.yaml` states."""
+    return 1 if round(float(chip.cores)) != 2 else _devices_of_two_cores()[presets.canonical(tpu)]
+
+
+@functools.cache
+def _devices_of_two_cores() -> dict[str, int]:
+    import yaml
+
+    text = resources.files("hwmodel").joinpath("calibration", "jax_devices.yaml").read_text("utf-8")
+    loaded: dict[str, int] = yaml.safe_load(text)["devices"]
+    return loaded
 
 
 def check_operation(m: Measurement) -> None:
@@ -111,7 +114,7 @@ def beyond_peak(c: Case, peak: float) -> str:
     peak: what the peak alone gives (`roofline.bounds`), in the unit of the metric.
     """
     m = c.measurement
-    rate = m.metric_std in RATES or m.metric_std.endswith("_total")
+    rate = more_is_better(m.metric_std)
     if c.equation == "serving" and not rate:
         return ""  # a mean over clients, or a batch cut to what fits: no bound for one row
     margin = SERVING_MARGIN if c.equation == "serving" else PEAK_MARGIN
@@ -124,10 +127,6 @@ def beyond_peak(c: Case, peak: float) -> str:
     return (
         f"value_std: {m.metric_std} {m.value_std:.4g}{unit} {side} the {peak:.4g}{unit} that {what}"
     )
-
-
-RATES = ("mfu", "mbu", "tflops_per_chip", "tflops_per_device", "bandwidth_bytes_per_s")
-"""Metrics of which more is better, beside totals per second."""
 
 
 def choice(field: str, value: str, known: Iterable[str]) -> str:

@@ -16,8 +16,8 @@ from dse.validation.compiled import Compiled, compile_case
 from dse.validation.equations import HOST_SEQUENCE_S, HOST_STEP_S, blocked_matmul_s
 from dse.validation.features import case_features, features_by_class
 from dse.validation.hosts import NONE, HostTime, host_time, stack_key
-from dse.validation.measurements import METRICS, Measurement, MissingField
-from dse.validation.possible import RATES, beyond_peak
+from dse.validation.measurements import METRICS, Measurement, MissingField, more_is_better
+from dse.validation.possible import beyond_peak
 from dse.validation.record import Record
 from hwmodel import theta as constants
 
@@ -69,7 +69,7 @@ def record(p: Prepared, theta: Mapping[str, float], with_host: bool = True) -> R
         predicted=None,
         measured=m.value_std,
         unit=METRICS[m.metric_std],
-        higher_is_better=m.metric_std in RATES or m.metric_std.endswith("_total"),
+        higher_is_better=more_is_better(m.metric_std),
         reason_if_skipped=p.reason,
     )
     if c is None:

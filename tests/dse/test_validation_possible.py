@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dse.validation.measurements import Measurement, MissingField, published
-from dse.validation.possible import METRICS_OF, check_devices, devices_per_chip
+from dse.validation.measurements import METRICS_OF, Measurement, MissingField, published
+from dse.validation.possible import check_devices, devices_per_chip
 from dse.validation.predictor import prepare, record
 from hwmodel import presets, theta
 
@@ -72,6 +72,11 @@ def test_an_impossible_row_is_skipped_with_its_reason(
     name: str, fields: dict[str, Any], words: str
 ) -> None:
     assert words in reason(changed(name, **fields))
+
+
+@pytest.mark.parametrize("chip", presets.names())
+def test_every_chip_has_its_number_of_devices(chip: str) -> None:
+    assert devices_per_chip(chip, presets.load(chip)) in (1, 2)
 
 
 @pytest.mark.parametrize(
