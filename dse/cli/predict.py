@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dse.cli.options import Json
 from dse.errors import EXIT_ILLEGAL
-from dse.predict.options import BITS, COMPUTE, MOST_CHIPS, OF_PHASES, PHASES, any_of
+from dse.predict.options import (
+    BITS,
+    COMPUTE,
+    MOST_CHIPS,
+    OF_PHASES,
+    OUTPUT_TOKENS,
+    PHASES,
+    PROMPT_TOKENS,
+    any_of,
+)
 
 if TYPE_CHECKING:
     from dse.predict.configuration import Configuration
@@ -23,10 +31,6 @@ def _help(option: str, text: str) -> str:
     return f"{text} ({any_of(OF_PHASES[option][0])})"
 
 
-def _format(option: str, names: Iterable[str]) -> str:
-    return _help(option, any_of(tuple(names))) if option in OF_PHASES else any_of(tuple(names))
-
-
 def predict(
     model: Annotated[str, typer.Option(help="Catalog name, or path of a config.json.")],
     chip: Annotated[str, typer.Option(help="Known chip, such as v6e.")],
@@ -34,11 +38,15 @@ def predict(
     phase: Annotated[str, typer.Option(help=f"{any_of(PHASES)}.")],
     prompt_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help=_help("prompt_tokens", "Prompt of one request, default 1024")),
+        typer.Option(
+            min=1, help=_help("prompt_tokens", f"Prompt of one request, default {PROMPT_TOKENS}")
+        ),
     ] = None,
     output_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help=_help("output_tokens", "Answer of one request, default 128")),
+        typer.Option(
+            min=1, help=_help("output_tokens", f"Answer of one request, default {OUTPUT_TOKENS}")
+        ),
     ] = None,
     batch: Annotated[
         int | None,
@@ -88,9 +96,11 @@ def predict(
     torus: Annotated[
         str | None, typer.Option(help="Sides of one slice, 4x4x8, default the most cubic.")
     ] = None,
-    weights: Annotated[str, typer.Option(help=_format("weights", BITS))] = "bf16",
-    activations: Annotated[str, typer.Option(help=_format("activations", COMPUTE))] = "bf16",
-    kv: Annotated[str | None, typer.Option(help=_format("kv", BITS) + "; default bf16")] = None,
+    weights: Annotated[str, typer.Option(help=any_of(BITS))] = "bf16",
+    activations: Annotated[str, typer.Option(help=any_of(COMPUTE))] = "bf16",
+    kv: Annotated[
+        str | None, typer.Option(help=_help("kv", any_of(BITS)) + "; default bf16")
+    ] = None,
     stack: Annotated[
         str,
         typer.Option(help="Add the host time of this serving software: 'sglang-jax 0.1.0'."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,8 +113,8 @@ def _report(
     if explained and not left_out:  # a user's rows miss by their interval, so that comes first
         records = collect.explained(measurements, records, with_host=with_host)
     if measurements is not None:
-        hosted = tuple(r.id for r in plain if r.predicted is not None)
-        return dataclasses.replace(report(records, (), unfitted=True), own=True, hosted=hosted)
+        hosted = [r.id for r in plain if r.predicted is not None]
+        return report(records, (), unfitted=True, own=True, hosted=hosted)
     left = records if left_out else residuals.left_out_records(records)
     lines = bars.table(records, left_out=left, without_host=plain, unfitted=left_out)
     return report(records, lines, unfitted=left_out)

@@ -11,16 +11,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dse.divisors import divisors, multiples_around
 from dse.errors import UserError
-from dse.predict.options import BITS, COMPUTE, DEGREES, MOST_CHIPS, OF_PHASES, PHASES, REMAT, any_of
+from dse.predict import slices
+from dse.predict.options import (
+    BITS,
+    COMPUTE,
+    DEGREES,
+    MOST_CHIPS,
+    OF_PHASES,
+    OUTPUT_TOKENS,
+    PHASES,
+    PROMPT_TOKENS,
+    REMAT,
+    any_of,
+)
 from hwmodel.chip import Chip
 from models.architecture import Architecture, MoE
 from models.deployment import Deployment
 from models.variants import NEUTRAL, Variant
 from models.workload import Training, Workload
-
-PROMPT_TOKENS, OUTPUT_TOKENS = 1024, 128
-"""Of a request whose lengths are not stated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +105,6 @@ def build(request: Request) -> Configuration:
         from dse.predict.host import check
 
         check(request.stack, request.phase)
-    from dse.predict import slices
-
     name, chip = _chip(request.chip)
     rules: list[str] = []
     degrees = _degrees(request, rules)
@@ -175,7 +183,7 @@ def _degrees(request: Request, rules: list[str]) -> dict[str, int]:
     stated = math.prod(request.degrees.values())
     words = " x ".join(f"--{k} {v}" for k, v in request.degrees.items()) or "no degrees"
     if rest not in request.degrees and chips % stated:
-        near = ", ".join([*_divisors_near(request), *map(str, _multiples(chips, stated))])
+        near = ", ".join([*_divisors_near(request), *map(str, multiples_around(chips, stated))])
         raise UserError(f"--chips {chips} is no multiple of {words}; nearest: {near} chips")
     if rest in request.degrees and stated != chips:
         others = stated // request.degrees[rest]
@@ -196,21 +204,12 @@ def _divisors_near(request: Request) -> list[str]:
     others = math.prod(request.degrees.values()) // value
     if request.chips % others:
         return []
-    left = request.chips // others
-    fits = [v for v in range(1, left + 1) if left % v == 0]
+    fits = divisors(request.chips // others)
     below, above = [v for v in fits if v < value][-1:], [v for v in fits if v > value][:1]
     return [f"--{option} {v}" for v in below + above]
 
 
-def _multiples(chips: int, step: int) -> list[int]:
-    """The multiples of `step` around `chips`, without zero."""
-    below = chips // step * step
-    return [c for c in (below, below + step) if c > 0]
-
-
 def _torus(request: Request, name: str, chip: Chip, rules: list[str]) -> tuple[float, float, float]:
-    from dse.predict import slices
-
     if request.torus is not None:
         sides = slices.stated(request.torus, request.chips, name, chip)
         count = request.chips // math.prod(round(side) for side in sides)

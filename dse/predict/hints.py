@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dse.divisors import multiples_around
 from dse.predict.configuration import Configuration
 from dse.predict.options import MOST_CHIPS, REMAT
 from models.architecture import Attention, LatentAttention, MoE
@@ -61,8 +62,8 @@ def _whole_batches(c: Configuration) -> str:
     assert isinstance(c.inputs, Training)
     d = c.deployment
     parts = round(d.data * d.request_groups * c.inputs.microbatches)
-    below = round(c.inputs.global_batch) // parts * parts
-    return "--global-batch " + " or ".join(str(b) for b in (below, below + parts) if b)
+    near = multiples_around(round(c.inputs.global_batch), parts)
+    return f"--global-batch {' or '.join(map(str, near))}"
 
 
 def _heads_divide(c: Configuration, tensor: int) -> bool:

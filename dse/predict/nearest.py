@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from dse.divisors import divisors
 from dse.predict.configuration import Configuration
 from dse.predict.point import point
-from dse.predict.slices import divisors
 from models.workload import Training
 
 

@@ -13,6 +13,8 @@ BITS = {"fp32": 32.0, "bf16": 16.0, "int8": 8.0, "fp8": 8.0, "int4": 4.0, "fp4":
 COMPUTE = {"bf16": BF16, "int8": INT8, "fp8": FP8, "int4": INT4, "fp4": INT4}
 """Formats that matrix units multiply."""
 REMAT = ("save_qkv", "save_context", "save_out_proj", "save_mlp_up", "save_mlp_down")
+PROMPT_TOKENS, OUTPUT_TOKENS = 1024, 128
+"""Of a request whose lengths are not stated."""
 MOST_CHIPS = 1_000_000
 """More than any deployment; bounds the search for slices."""
 

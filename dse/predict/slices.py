@@ -8,6 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from dse.divisors import divisors, multiples_around
 from dse.errors import UserError
 from hwmodel.chip import Chip
 
@@ -94,7 +95,7 @@ def _check_size(text: str, sides: list[int], chips: int, name: str, chip: Chip) 
             "out for the squarest slice"
         )
     if chips % own:
-        near = " or ".join(str(c) for c in (chips // own * own, (chips // own + 1) * own) if c)
+        near = " or ".join(map(str, multiples_around(chips, own)))
         raise UserError(
             f"--torus {text} has {own} chips, and --chips {chips} is no whole number of such "
             f"slices; set --chips {near}, or leave --torus out"
@@ -182,9 +183,3 @@ def _published() -> dict[str, dict[str, Any]]:
     text = resources.files("dse").joinpath("predict", "slices.yaml").read_text("utf-8")
     loaded: dict[str, dict[str, Any]] = yaml.safe_load(text)
     return loaded
-
-
-def divisors(n: int) -> list[int]:
-    """Ascending."""
-    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return low + [n // d for d in reversed(low) if d * d != n]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dse.divisors import divisors
 from dse.validation.measurements import Measurement, MissingField
 from dse.validation.possible import check_devices, check_metric, check_operation, choice
 from hwmodel import presets
@@ -174,8 +175,8 @@ def most_cubic(chips: int, dimensions: int) -> tuple[float, float, float]:
     of four.
     """
     best: tuple[Any, ...] | None = None
-    for x in (1,) if dimensions < 3 else _divisors(chips):
-        for y in _divisors(chips // x):
+    for x in (1,) if dimensions < 3 else divisors(chips):
+        for y in divisors(chips // x):
             z = chips // x // y
             if x <= y <= z:
                 cubes = dimensions >= 3 and all(side % 4 == 0 for side in (x, y, z))
@@ -186,7 +187,3 @@ def most_cubic(chips: int, dimensions: int) -> tuple[float, float, float]:
         raise MissingField("mesh is not stated and the chips make no torus")
     sides: tuple[float, float, float] = best[1]
     return sides if dimensions >= 3 else (sides[1], sides[2], sides[0])
-
-
-def _divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]

@@ -20,7 +20,7 @@ from typing import Any
 
 from dse.validation.bars import targets
 from dse.validation.record import Record
-from dse.validation.statistics import inside
+from dse.validation.statistics import error_of, inside
 
 FILE = "gaps.yaml"
 UNKNOWN_CAUSE = "not understood"
@@ -77,9 +77,8 @@ def limit_of(record: Record) -> float | None:
 def missed(record: Record) -> bool:
     """Whether a row lies beyond its limit."""
     limit = limit_of(record)
-    if record.predicted is None or limit is None:
-        return False
-    return abs(record.predicted / record.measured - 1) > limit
+    error = error_of(record)
+    return error is not None and limit is not None and abs(error) > limit
 
 
 def outside(record: Record) -> bool:

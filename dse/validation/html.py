@@ -10,7 +10,7 @@ from dse.validation import plot
 from dse.validation.bars import Line
 from dse.validation.record import KINDS, Record
 from dse.validation.report import Report, Set
-from dse.validation.statistics import inside, predicted
+from dse.validation.statistics import error_of, inside, predicted
 from dse.validation.text import line_cells, percent, set_cells
 
 LARGEST_TABLE = 400
@@ -97,8 +97,7 @@ def _row_tables(found: Report) -> Iterable[str]:
 
 def _row(r: Record, own: bool) -> list[object]:
     between = "-" if r.low is None or r.high is None else f"{r.low:.4g} to {r.high:.4g}"
-    value = r.predicted or 0.0
-    error = percent(value / r.measured - 1, sign=True)
+    error = percent(error_of(r), sign=True)
     name = f"{r.id} (held out)" if r.held_out and not own else r.id
     held = inside(r)
     return [
@@ -106,7 +105,7 @@ def _row(r: Record, own: bool) -> list[object]:
         r.tpu,
         r.confidence,
         f"{r.measured:.4g}",
-        f"{value:.4g}",
+        f"{r.predicted or 0.0:.4g}",
         between,
         r.unit,
         error,

@@ -46,7 +46,14 @@ class Report:
         return [r for r in self.records if r.predicted is None]
 
 
-def report(records: Sequence[Record], lines: Sequence[Line], *, unfitted: bool = False) -> Report:
+def report(
+    records: Sequence[Record],
+    lines: Sequence[Line],
+    *,
+    unfitted: bool = False,
+    own: bool = False,
+    hosted: Sequence[str] = (),
+) -> Report:
     """Figures per source, chip and kind, then per chip and kind, then per kind."""
     keys: tuple[Callable[[Record], tuple[str, str, str]], ...] = (
         lambda r: (r.source, r.tpu, r.kind),
@@ -67,7 +74,7 @@ def report(records: Sequence[Record], lines: Sequence[Line], *, unfitted: bool =
                     summary, rank=none, rank_peak=none, rank_roofline=none
                 )
             sets.append(Set(source, tpu, kind, skipped, summary))
-    return Report(tuple(records), tuple(sets), tuple(lines))
+    return Report(tuple(records), tuple(sets), tuple(lines), own, tuple(hosted))
 
 
 def _order(key: tuple[str, str, str]) -> tuple[int, str, str]:
